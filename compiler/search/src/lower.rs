@@ -1,5 +1,5 @@
-//! Program in, plan out: every form of the program and every layout of the labels bounded, the
-//! promising ones searched.
+//! Lowering: from a program to its best plan. Every form of the program is bounded under every
+//! layout of its labels, and the promising ones are searched.
 
 mod branches;
 mod by_prices;
@@ -34,23 +34,25 @@ pub(crate) use known::{KnownForms, better_than};
 pub(crate) use region::LabelledForm;
 use region::Rank;
 
-/// What a lowered program remembers, for questions about it: the program whose plan it is (one form
-/// of it), the layouts of its labels, and what its moves are moves of.
+/// What a lowered program remembers, for questions about its plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
+    /// The form of the program that the plan is of.
     pub(crate) kernels: Arc<Kernels>,
+    /// The layout of each label.
     pub(crate) labels: Vec<Layout>,
+    /// The moves of the plan.
     pub(crate) moves: Vec<MoveSite>,
-    /// All that its plans are made of, where the search priced it.
+    /// The relaxation of the form with all its plans, where the search priced them.
     pub(crate) whole: Option<Arc<Whole>>,
-    /// What was left of that when prices stood still, at these prices.
+    /// What was left of `whole` when its prices settled, with these prices.
     settled: Option<Arc<Whole>>,
-    /// Nothing is left out of that: not what does not fit, nor what was forbidden.
+    /// `whole` has all plans of the form: also those that do not fit or were forbidden.
     complete: bool,
 }
 
 impl Remembered {
-    /// The same for questions about other times than those that the search priced plans by.
+    /// The same without the relaxation, for questions about other times than those of its prices.
     pub(crate) fn unpriced(self) -> Remembered {
         Remembered { whole: None, settled: None, complete: false, ..self }
     }
@@ -66,8 +68,8 @@ pub(crate) fn lower(
     if options.forced.is_some() {
         return lowering.run(program, true);
     }
-    // What a strict layer lacks is said of the program as it is written, whether or not moves are
-    // free.
+    // The moves that a strict layer lacks are those of the best plan of the program as it is
+    // written, whose moves need not be written.
     let fastest = match lowering.run(program, strict) {
         Err(LowerError::Unreachable { .. }) if strict => {
             let free = Lowering::asked(program, hardware, options);
@@ -82,7 +84,7 @@ pub(crate) fn lower(
     fitting(program, hardware, options, fastest)
 }
 
-/// The best plan of a program whose fastest plan of any size is known.
+/// The best plan of a program, given its fastest plan of any size.
 pub(crate) fn fitting(
     program: &Program,
     hardware: &Hardware,
@@ -97,9 +99,9 @@ pub(crate) fn fitting(
     Fitting { program, hardware, options, fastest: &fastest }.best()
 }
 
-/// The best plan of phases side by side whose weights and caches there is room for in each of them;
-/// whether there is for activations too is not asked. Only plans that take less than `below` are
-/// wanted, in picoseconds.
+/// The best plan of phases side by side among those whose weights and caches fit in the memory of
+/// each phase; room for activations is not asked for. Only plans are wanted that take less than
+/// `below` picoseconds.
 pub(crate) fn lower_phases(
     program: &Program,
     hardware: &Hardware,
@@ -118,8 +120,8 @@ pub(crate) fn lower_phases(
     lowering.run(program, false)
 }
 
-/// The best plan of a program if it takes less time than `below`, in picoseconds; `like` is what is
-/// known of a program that may differ in its layout patterns alone.
+/// The best plan of a program if it takes less than `below` picoseconds. `like` is what is known of
+/// a program that differs from this one in layout patterns alone.
 pub(crate) fn lower_below(
     program: &Program,
     hardware: &Hardware,
@@ -148,13 +150,13 @@ pub(crate) fn lower_below(
     Ok((found.optimality.cost.0 < below).then_some(found))
 }
 
-/// Whether all plans of a program are wanted, and prices say which are worth a look.
+/// Whether all plans of a program are wanted, and are searched where prices promise something.
 fn is_plain(program: &Program, options: &LowerOptions) -> bool {
     !(options.strict || program.strict || options.forced.is_some() || options.whole_space)
 }
 
-/// The best plan of one form, of those that make values in the ways that are allowed and, unless
-/// plans of any size are wanted, fit in the memory of a device.
+/// The best plan of one form that makes values in the allowed ways and, unless plans of any size
+/// are wanted, fits in the memory of a device.
 pub(crate) fn lower_form(
     form: &Form,
     hardware: &Hardware,
@@ -182,7 +184,7 @@ pub(crate) fn lower_form(
     }
 }
 
-/// Whether the values of a program have few enough layouts for a search.
+/// Fails where the values of a program have more layouts than a search may look at.
 pub(crate) fn within_limits(program: &Program, limits: &Limits) -> Result<(), LowerError> {
     let (sums, maxima) = (program.mesh.all_axes(), maxima(program));
     let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
@@ -214,32 +216,32 @@ fn inserted_moves(plan: &Plan) -> Vec<InstrId> {
     plan.ids().filter(inserted).collect()
 }
 
+/// A search for the best plan of a program, with what it has found so far.
 pub(crate) struct Lowering<'a> {
     hardware: &'a Hardware,
     limits: &'a Limits,
     /// Whether no move may stand where none is written.
     strict: bool,
-    /// Whether each collective has to be written in the end, though moves may be free in this
-    /// search.
+    /// Whether each collective has to be written in the end, even if this search may insert moves.
     all_written: bool,
     whole_space: bool,
     forced: Option<&'a Forced>,
     /// Whether einsums may do a collective in their loops.
     loops: bool,
-    /// The bytes of a device, in which every plan must fit; `None` where plans of any size will do.
+    /// The bytes of a device, in which every plan must fit; `None` where plans may have any size.
     capacity: Option<u64>,
-    /// What the activations of the fastest plan take, where that is known: plans may fit that leave
-    /// so much free.
+    /// The bytes of the activations of the fastest plan; 0 where they are not known. Plans that
+    /// leave so much free are likely to fit.
     activations: u64,
-    /// The phases that the program is of, where it is several, and what each has room for.
+    /// The phases that stand side by side in the program, where it is several, and their memory.
     scopes: Option<&'a Scopes>,
-    /// Only plans that take less time are wanted, in picoseconds.
+    /// Only plans that take less time than this are wanted, in picoseconds.
     below: Option<u64>,
-    /// Whether plans that leave room for activations are looked for step by step.
+    /// Whether a search may be steered towards plans that leave room for their activations.
     may_steer: bool,
-    /// Whether dives are among many of which each is short.
+    /// Whether the search is being steered now. Its dives are many, and each is short.
     steers: bool,
-    /// What is known of a program that is nearly this one.
+    /// What is known of a program that differs from this one in layout patterns alone.
     like: &'a KnownForms,
     best: Best,
 }
@@ -248,40 +250,43 @@ pub(crate) struct Lowering<'a> {
 #[derive(Default)]
 struct Best {
     plan: Option<(Rank, Emitted)>,
-    /// The program and the labels of that plan.
+    /// The form and the labels of that plan.
     of: Option<(Arc<Kernels>, Vec<Layout>)>,
-    /// What the prices of that program are on, and what was left of it in the end.
+    /// The relaxation of that form, for questions about the plan.
     whole: Option<Arc<Whole>>,
+    /// What was left of `whole` in the branch that has the plan.
     settled: Option<Arc<Whole>>,
-    /// Why a case had no plan, and the program that it is of.
+    /// Why the last form without a plan has none, and the form.
     failure: Option<(LowerError, Arc<Kernels>)>,
-    /// The last search passed over plans that do not fit, and may have missed others that do, which
+    /// The last search passed over plans that do not fit, and may have missed plans that fit and
     /// take this time or more.
     passed_over: Option<u64>,
-    /// The last search passed over so many that it ended.
+    /// The last search ended at a limit, after it had passed over plans that do not fit.
     gave_up: bool,
-    /// It ended since its region has more e-nodes than it may, in less memory too.
+    /// The last search ended since its region has more e-nodes than it may have; with less memory
+    /// it would have as many.
     is_too_large: bool,
-    /// A bound on the plans that may have been missed so.
+    /// All plans that any search may have missed among those that fit take this time or more.
     missed: Option<u64>,
-    /// What the prices alone say that any plan takes.
+    /// No plan takes less than this, as prices alone show.
     root_bound: Option<u64>,
-    /// What no plan takes less than that is still to be looked at.
+    /// No plan that is still to be looked at takes less than this.
     frontier: Option<u64>,
-    /// What an unfinished search says that any plan takes.
+    /// No plan takes less than this that was left out where a limit ended a search.
     open_bound: Option<u64>,
     stopped_by: Option<&'static str>,
-    /// The limit that left forms out, and a bound on what they could take.
+    /// The limit that left forms out, and a bound on their plans.
     cut: Option<(&'static str, u64)>,
-    /// Whether prices rule forms out that were not looked at one by one.
+    /// Whether prices ruled out forms that were not looked at one by one.
     apart: bool,
     /// Whether the form that is searched now is another than the one written.
     rewritten: bool,
     ties_cut: bool,
-    /// Branches that got prices of their own, and the strategies in them.
+    /// How many branches got prices of their own.
     branches: usize,
+    /// How many strategies these branches had in all.
     priced: usize,
-    /// The same on the way to what seemed best of a branch.
+    /// How many strategies were priced in dives.
     priced_in_dives: usize,
     stats: Stats,
 }
@@ -300,7 +305,7 @@ fn lower_of(known: Option<u64>, bound: u64) -> Option<u64> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Of a program in which anything may be done.
+    /// A search without any constraint.
     fn new(hardware: &'a Hardware, limits: &'a Limits) -> Lowering<'a> {
         Lowering {
             hardware,
@@ -321,8 +326,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The best of the plans that are asked for; `None` where there is none. `cost` is what the
-    /// best plan of all takes.
+    /// The best of the plans in question; `None` where there is none. `cost` is what the best plan
+    /// of all takes, in picoseconds.
     pub(crate) fn of_question(
         hardware: &'a Hardware,
         limits: &'a Limits,
@@ -336,17 +341,17 @@ impl<'a> Lowering<'a> {
         loop {
             let priced = question.within(most, limits);
             limits.stop.check()?;
-            // A bound above what is in question says only that nothing in question is a plan.
+            // A bound above `most` says only that no plan takes `most` or less.
             if let Some(bound) = priced.bound.filter(|bound| *bound <= most) {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
-                // What is asked about has its loops already.
+                // The question has loops if the form has them.
                 let mut lowering =
                     Lowering { loops: form.kernels.loops, best, ..Lowering::new(hardware, limits) };
                 lowering.widen(form, &priced, bound, u64::MAX, None, None)?;
                 match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
                     Err(other) => return Err(other),
-                    // Every plan that takes no longer was in question: this one is the best.
+                    // Every plan that takes no longer was priced, so this one is the best.
                     Ok(found) if found.optimality.cost.0 <= most => return Ok(Some(found)),
                     Ok(found) => {
                         most = found.optimality.cost.0;
@@ -357,13 +362,13 @@ impl<'a> Lowering<'a> {
             if most == u64::MAX {
                 return Ok(None);
             }
-            // Far above the best plan nearly all is in question: then it may as well be all.
+            // Far above the best plan nearly all plans are priced, so all may as well be.
             slack = slack.saturating_mul(8);
             most = if slack > cost { u64::MAX } else { most.saturating_add(slack) };
         }
     }
 
-    /// Of the plans of a program that are asked for, of any size.
+    /// A search for the plans of any size that options ask for.
     fn asked(program: &Program, hardware: &'a Hardware, options: &'a LowerOptions) -> Lowering<'a> {
         let strict = options.strict || program.strict;
         Lowering {
@@ -380,7 +385,7 @@ impl<'a> Lowering<'a> {
     fn run(mut self, program: &Program, as_written: bool) -> Result<Lowered, LowerError> {
         match (self.explore(program, as_written), self.best.frontier) {
             (Ok(()), _) => {}
-            // What is left takes no less than what came next.
+            // The plans that are left take no less than those that came next.
             (Err(LowerError::OutOfTime), Some(next)) if self.best.plan.is_some() => {
                 self.best.stopped_by = Some(TIME_LIMIT);
                 self.best.open_bound = lower_of(self.best.open_bound, next);
@@ -390,21 +395,21 @@ impl<'a> Lowering<'a> {
         self.lowered(Some(program))
     }
 
-    /// What no plan takes less than that was left out or not looked at; `None` where there is no
-    /// such plan.
+    /// A lower bound on the plans that were left out; `None` where none was left out.
     fn least_left(&self) -> Option<u64> {
         let best = &self.best;
         [best.missed, best.open_bound, best.cut.map(|(_, bound)| bound)].into_iter().flatten().min()
     }
 
-    /// What came of it. `written` is the program that was asked about, of which errors speak.
+    /// The result of the search. `written` is the program that was asked about, which errors are
+    /// about.
     fn lowered(self, written: Option<&Program>) -> Result<Lowered, LowerError> {
         let mut best = self.best;
         if let Some(missed) = best.missed {
             best.leave(missed, MEMORY_LIMIT);
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
-            // That none fits is said only where nothing was left out.
+            // That no plan fits is known only where no form was left out.
             let of_memory = best.cut.map(|(limit, _)| limit).filter(|_| self.capacity.is_some());
             let left_out = best.stopped_by.or(of_memory);
             return Err(match left_out {
@@ -420,12 +425,12 @@ impl<'a> Lowering<'a> {
                 "a plan of {cost} ps is below the bound of {root} ps"
             )));
         }
-        // Forms that were left out do not matter where they cannot be better.
+        // Forms that were left out do not matter where none of their plans can be better.
         let (left_out, floor) = match best.cut.filter(|(_, bound)| *bound < cost) {
             Some((limit, bound)) => (Some(limit), bound.min(root)),
             None => (None, root),
         };
-        // What was not looked at does not matter either where none of it can take less.
+        // Nor do plans that were left out, where none of them can take less.
         let open_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));
         let stopped_by = best.stopped_by.filter(|_| open_bound < cost).or(left_out);
         let proof = match stopped_by {
@@ -459,8 +464,8 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Why a program has no plan, as it is written: what a search says is of the form that it searched,
-/// whose values may be others.
+/// Why a program, as it is written, has no plan. A search names a value of the form that it
+/// searched, which may have other values; the error then names none.
 fn unreachable_in(
     written: Option<&Program>,
     failure: Option<(LowerError, Arc<Kernels>)>,

@@ -1,5 +1,5 @@
-//! Branch and bound: forms and branches of them, the most promising first, each priced, divided or
-//! searched.
+//! Branch and bound: forms, and branches of forms, are priced, divided or searched, the most
+//! promising first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shard_ir::{Layout, Program};
 
-use super::dives::Dives;
+use super::dives::{A_DIVE_GOES_UP_BY, Dives};
 use super::progress::Progress;
 use super::region::{Effort, LabelledForm, LazyGuide};
 use super::{Lowering, within_limits};
@@ -35,26 +35,26 @@ impl Explored {
     }
 }
 
-/// Plans of a form that are still to be looked at.
+/// A branch that is still to be looked at.
 struct PendingBranch {
     branch: Branch,
+    /// The form, by number.
     form: usize,
-    /// Whether sweeps made its prices its own; before that they are those of its parent.
+    /// Whether sweeps have made prices for it; before that it has the prices of its parent.
     settled: bool,
 }
 
-/// What comes next: the last first, of those that promise alike.
+/// What is done next. Where bounds are equal, branches come before forms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Turn {
     /// A branch is searched or divided.
     Branch,
-    /// The form gets prices; its bound is from flops alone.
+    /// A form gets prices; its bound so far is from flops alone.
     Form,
 }
 
 impl<'a> Lowering<'a> {
-    /// Searches some forms of a program, given what no plan of each takes less than, in
-    /// picoseconds.
+    /// Searches some forms of a program, each given with a lower bound on its plans in picoseconds.
     pub(super) fn explore_forms(
         &mut self,
         program: &Program,
@@ -66,8 +66,8 @@ impl<'a> Lowering<'a> {
         let (all_written, loops, hardware) = (self.all_written, self.loops, self.hardware);
         let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops, hardware));
         let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
-        // The most promising first; of those that promise alike what is nearest to a plan, then
-        // what came first.
+        // The least bound comes first; where bounds are equal what is nearest to a plan, then what
+        // came first.
         let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> = first_bounds
             .into_iter()
             .enumerate()
@@ -125,7 +125,7 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
-        // Where nothing was searched beside, all that is left is ruled out by prices.
+        // Where nothing was searched without bounds, prices rule out all that is left.
         if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
         }
@@ -133,9 +133,9 @@ impl<'a> Lowering<'a> {
         self.bound_by_prices(program, searched)
     }
 
-    /// Sets what prices alone show of all plans within memory. What ops hold no price says: a bound
-    /// by prices is what they show without that. Branches of them may also show what the search
-    /// needed its states for.
+    /// Sets the bound that prices alone show on the plans within memory. Prices know nothing of
+    /// what ops hold, so that their bound may be below the cost of the best plan. Dividing the
+    /// plans into branches may show by prices what the search needed its states for.
     fn bound_by_prices<'k>(
         &mut self,
         program: &Program,
@@ -155,19 +155,19 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether all forms were searched, and no plan was left out that may take less than the best
-    /// known. Where prices rule forms out that were not looked at, what is shown of the others
-    /// bounds no plan of those.
+    /// Whether all forms were searched and no plan was left out that may be better than the best
+    /// one known. It is false where prices ruled out forms that were not looked at: what is shown
+    /// of the others does not bound their plans.
     fn has_searched_all(&self) -> bool {
         let best = &self.best;
         !best.apart && best.stopped_by.is_none() && best.missed.is_none() && best.cut.is_none()
     }
 
-    /// Whether searches within memory have taken together the states that they may
-    /// ([`SEARCHES_WITHIN_MEMORY`]), or a quarter of the e-nodes of one without. Where the best
-    /// plan is near its bound, a third of these e-nodes ends the search; of phases side by side a
-    /// sixth of both does, since the best layouts for all phases may leave no room for their
-    /// activations.
+    /// Whether all searches within memory together have expanded the states that they may
+    /// ([`SEARCHES_WITHIN_MEMORY`]), or made a quarter of the e-nodes that one search without
+    /// memory may make. Where the best plan is near its bound, a third of these e-nodes is enough.
+    /// For phases side by side a sixth of the states and of the e-nodes is then enough, since the
+    /// layouts that are best for all phases may leave no room for their activations.
     pub(super) fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
         let most_expansions = SEARCHES_WITHIN_MEMORY * self.limits.expansions;
@@ -180,8 +180,8 @@ impl<'a> Lowering<'a> {
         self.capacity.is_some() && (expansions > most_expansions || nodes > most_nodes)
     }
 
-    /// How many states the next search may expand of those that searches within memory may
-    /// together; a few in any case.
+    /// How many states the next search may expand, of those that all searches within memory may
+    /// expand together; a few in any case.
     pub(super) fn expansions_left(&self) -> usize {
         if !self.searches_memory() {
             return usize::MAX;
@@ -191,7 +191,7 @@ impl<'a> Lowering<'a> {
         left.max(self.limits.expansions / A_FEW_OF_EXPANSIONS)
     }
 
-    /// Whether so much was priced that what is left is not worth as much again.
+    /// Whether so many strategies were priced that the search ends.
     fn has_priced_long(&self, bound: u64) -> bool {
         let all = self.limits.branches.saturating_mul(STRATEGIES_OF_A_BRANCH);
         let most = if self.is_near(bound) { all / 4 } else { all };
@@ -199,29 +199,30 @@ impl<'a> Lowering<'a> {
         self.best.priced.saturating_add(self.best.priced_in_dives / 2) > most
     }
 
-    /// Whether the best plan so far is hardly above `bound`, which no plan takes less than that is
+    /// Whether the best plan so far is hardly above `bound`, a lower bound on the plans that are
     /// still to be looked at.
     fn is_near(&self, bound: u64) -> bool {
         self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR_ENOUGH)
     }
 
-    /// What the best plan so far takes, in picoseconds.
+    /// The time of the best plan so far, in picoseconds.
     pub(super) fn known(&self) -> Option<u64> {
         self.best.plan.as_ref().map(|(rank, _)| rank.time)
     }
 
     /// Whether plans that take `bound` or more are not wanted any more.
     fn is_beaten(&self, bound: u64, rewritten: bool) -> bool {
-        // Another form than the one written is taken only where it takes less time. Where memory
-        // binds, plans that tie may be as many as there are ways of filling it.
+        // Another form than the one written is taken only if it takes less time. Where memory
+        // binds, ties are not compared: there may be as many as there are ways of filling the
+        // memory.
         let few = self.best.stats.nodes < MAX_TIED_NODES && self.best.priced < MAX_TIED_STRATEGIES;
         let ties = !rewritten && self.capacity.is_none() && few;
         self.known().is_some_and(|time| time < bound || (time == bound && !ties))
             || self.below.is_some_and(|below| below <= bound)
     }
 
-    /// All plans of a form, bounded: with `apart`, those far from the best ones too, and whatever
-    /// they take.
+    /// Bounds all plans of a form. With `apart` none is left out for its time, and those far from
+    /// the best plan get prices, too.
     pub(super) fn all_plans_of(
         &self,
         kernels: &Kernels,
@@ -240,7 +241,8 @@ impl<'a> Lowering<'a> {
         all_plans(kernels, Setting::of(program, self.hardware, self.strict, self.limits), wanted)
     }
 
-    /// Prices a branch, searches it, or divides it; returns what is still to be looked at.
+    /// Prices a branch, searches it, or divides it. Returns the branches that are still to be
+    /// looked at.
     fn look_at(
         &mut self,
         pending: PendingBranch,
@@ -255,7 +257,7 @@ impl<'a> Lowering<'a> {
             self.settle(&mut branch, &explored.kernels, most);
             return Ok(vec![PendingBranch { branch, form, settled: true }]);
         }
-        // A dive finds one plan of the branch; whatever is dearer is then dropped from all of it.
+        // A dive finds one plan of the branch. All that is dearer is then dropped from the branch.
         let most_dives = FIRST_DIVES + self.best.branches / BRANCHES_A_DIVE;
         let fork = match branch.fork(most, &mut explored.dived, most_dives) {
             Fork::Branches(_) if self.known().is_none() && !explored.dives.has_dived => Fork::Dive,
@@ -266,13 +268,13 @@ impl<'a> Lowering<'a> {
                 self.best.root_bound.get_or_insert(bound);
                 let branch = branch.within_memory(most);
                 if self.may_fit(branch.clone(), &explored.kernels, most) {
-                    self.search_branch(&branch, &labels, None, explored)?;
+                    self.search_branch(&branch, &labels, false, explored)?;
                 }
                 Ok(Vec::new())
             }
             Fork::Dive => {
                 explored.dives.has_dived = true;
-                // What a dive left out is in the branch, which is still to be looked at.
+                // Plans that a dive left out are in the branch, which is still to be looked at.
                 let known = (self.best.stopped_by, self.best.open_bound, self.best.missed);
                 let branch = self.dive_within_memory(branch, explored, bound)?;
                 (self.best.stopped_by, self.best.open_bound, self.best.missed) = known;
@@ -286,9 +288,10 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Whether a branch whose plans store what fits together may have a plan that fits and takes at
-    /// most `most`, in picoseconds: beside what they store there may be no room for any way of
-    /// making some value. A few sweeps show that; a search would show it of each region.
+    /// Whether a branch may have a plan that fits and takes at most `most` picoseconds. The weights
+    /// and caches of all its plans fit together, but beside them there may be no room for any way
+    /// of making some value. A few sweeps show that at once; searches would show it region by
+    /// region.
     pub(super) fn may_fit(&self, mut branch: Branch, kernels: &Kernels, most: Option<u64>) -> bool {
         if !self.searches_memory() {
             return true;
@@ -298,23 +301,22 @@ impl<'a> Lowering<'a> {
         branch.bound().is_some_and(|least| most.is_none_or(|most| least <= most))
     }
 
-    /// What plans may take at most to be wanted, in picoseconds.
+    /// The most that a plan may take to be wanted, in picoseconds; `None` where no plan is known.
     pub(super) fn most_wanted(&self) -> Option<u64> {
         self.known().map(|time| if self.capacity.is_some() { time.saturating_sub(1) } else { time })
     }
 
-    /// Searches the plans of a branch that take no longer than its bound and so many parts of it of
-    /// [`PARTS`], or all of them. Returns whether one is better than those before.
+    /// Searches the plans of a branch; with `in_dive` only those that exceed its bound by at most
+    /// [`A_DIVE_GOES_UP_BY`]. Returns whether one is better than those before.
     pub(super) fn search_branch(
         &mut self,
         branch: &Branch,
         labels: &[Layout],
-        parts: Option<u64>,
+        in_dive: bool,
         explored: &Explored,
     ) -> Result<bool, LowerError> {
         let Some(bound) = branch.bound() else { return Ok(false) };
-        let most =
-            parts.map_or(u64::MAX, |n| bound.saturating_add((bound / PARTS).saturating_mul(n)));
+        let most = if in_dive { bound.saturating_add(bound / A_DIVE_GOES_UP_BY) } else { u64::MAX };
         let program = &explored.kernels.program;
         let memory = self
             .memory(program)
@@ -324,8 +326,8 @@ impl<'a> Lowering<'a> {
         let rank = |lowering: &Self| lowering.best.plan.as_ref().map(|(rank, _)| rank.clone());
         let before = rank(self);
         let priced = branch.priced();
-        // Without memory the first region has the best plan, as a rule, and no guide is worth it. A
-        // question is searched where prices leave it open, and these guide the search.
+        // Without memory the first region mostly has the best plan, and a guide is not worth its
+        // time. A question is searched where prices leave it open, and prices guide its search.
         let effort = match (self.searches_memory(), self.like.is_empty()) {
             (true, _) => Effort::Full,
             (false, false) => Effort::Short,
@@ -338,9 +340,9 @@ impl<'a> Lowering<'a> {
             }
             found => found?,
         }
-        // One plan after another left no room for all that is live at its peak: plans of smaller
-        // steps are tried; in a dive only where no plan is known.
-        let may_help = parts.is_none() || self.known().is_none();
+        // One plan after another did not fit at its peak. Plans whose ops hold less are tried; in a
+        // dive only where no plan is known.
+        let may_help = !in_dive || self.known().is_none();
         for share in SHARES {
             let helps = may_help && self.best.gave_up && !self.best.is_too_large;
             let Some(memory) = memory.as_ref().filter(|_| helps) else { break };
@@ -349,8 +351,8 @@ impl<'a> Lowering<'a> {
         }
         let better = rank(self) != before;
         if better {
-            // Questions are asked of plans of any size, so prices under which all fit answer none
-            // of them.
+            // Questions are about plans of any size. Prices that hold only for plans that fit do
+            // not answer them.
             let is_of_any_size = self.capacity.is_none();
             self.best.whole = is_of_any_size.then(|| Arc::clone(&explored.whole));
             self.best.settled = is_of_any_size.then(|| branch.whole());
@@ -358,10 +360,11 @@ impl<'a> Lowering<'a> {
         Ok(better)
     }
 
-    /// Searches a branch whose first search ended early; memory is no constraint on it. Prices make
-    /// a plan ([`Branch::rounded`]), and the branch is priced again without what is dearer than the
-    /// best plan known, as long as that makes a better one. Then it is searched with a guide. Where
-    /// a limit ends that search, the best plan known stays.
+    /// Searches a branch again whose first search ended at its limit; memory is no constraint on
+    /// it. First, prices are rounded to a plan ([`Branch::rounded`]), and the branch is priced
+    /// again without what is dearer than the best plan known, as long as that gives a better one.
+    /// Then the branch is searched with a guide. Where a limit ends that search, the best plan
+    /// known stays.
     fn search_again(
         &mut self,
         branch: &Branch,
@@ -389,8 +392,8 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some(bound) = branch.bound() else { return Ok(()) };
-        // Several phases within memory are searched in full: a short search would leave the best
-        // request unproven for the last picosecond.
+        // Phases side by side within memory are searched in full: a shorter search may leave the
+        // best request unproven for a picosecond.
         let is_near = self.capacity.is_none()
             && self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR);
         match search(self, &branch, if is_near { Effort::Near } else { Effort::Full }) {
@@ -402,13 +405,13 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Whether searches of a branch look at the memory that plans take. Of several phases side by
-    /// side what a branch stores fits together, and each is looked at by itself later.
+    /// Whether searches look at the memory that plans take. For phases side by side only what is
+    /// stored has to fit, which branches see to; each phase is looked at by itself later.
     pub(super) fn searches_memory(&self) -> bool {
         self.capacity.is_some() && self.scopes.is_none()
     }
 
-    /// What plans have to fit in, where they have to.
+    /// The memory that plans have to fit in; `None` where they may have any size.
     pub(super) fn memory<'p>(&self, program: &'p Program) -> Option<DeviceMemory<'p>>
     where
         'a: 'p,
@@ -416,7 +419,7 @@ impl<'a> Lowering<'a> {
         self.capacity.map(|capacity| DeviceMemory::new(program, capacity).within(self.scopes))
     }
 
-    /// Prices a branch, without what has no room in it.
+    /// Prices a branch, without what does not fit.
     pub(super) fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
         self.settle_in(branch, kernels, most, self.limits);
     }
@@ -435,41 +438,41 @@ impl<'a> Lowering<'a> {
     }
 }
 
-const PARTS: u64 = 64;
-
-/// Sweeps before a branch is searched that show whether it has anything that fits.
+/// How many sweeps tell whether a branch that is to be searched has anything that fits.
 const SWEEPS_OF_WHAT_FITS: usize = 4;
 
-/// A plan that is above its bound by no more than this part of it is not worth a long search.
+/// A plan that exceeds its bound by no more than this part of the bound is not worth a long search.
 const NEAR: u64 = 1_000_000;
 
-/// Searches within memory may expand together what so many may without.
+/// All searches within memory together may expand the states of so many searches without memory.
 const SEARCHES_WITHIN_MEMORY: usize = 8;
 
-/// In any case each of them may expand this part of what one may.
+/// Each of them may expand this part of the states of one search in any case.
 const A_FEW_OF_EXPANSIONS: usize = 64;
 
-/// The parts of what is free that an op may hold, where plans that may hold all of it leave no
-/// room.
+/// Where plans whose ops may hold all that is free do not fit, plans are tried whose ops may hold
+/// what is free divided by each of these.
 const SHARES: [u64; 3] = [2, 4, 8];
 
-/// Where searches have had so many e-nodes, or the branches that were priced so many strategies,
-/// those that can only tie with the best plan are left out.
+/// Once searches have made so many e-nodes, branches that can only tie with the best plan are left
+/// out.
 const MAX_TIED_NODES: usize = 20_000;
 
+/// The same once so many strategies were priced.
 const MAX_TIED_STRATEGIES: usize = 100_000;
 
-/// So many priced strategies, of branches and dives together, count as one of the branches that
-/// there may be: a branch of a large program counts for many of a small one. A quarter of them ends
-/// the search where the best plan is [near](NEAR_ENOUGH).
+/// So many priced strategies count as one branch, so that a branch of a large program counts as
+/// many of a small one. The limit on branches ends the search; a quarter of it does where the best
+/// plan is [near](NEAR_ENOUGH) its bound.
 const STRATEGIES_OF_A_BRANCH: usize = 500;
 
-/// A plan is near its bound where it is above it by no more than this part of it.
+/// A plan is near its bound if it exceeds the bound by no more than this part of the bound.
 const NEAR_ENOUGH: u64 = 256;
 
-/// A dive takes as long as many branches: so many are made at first, and then one each so many
-/// branches.
+/// How many dives are made at first. A dive takes as long as many branches.
 const FIRST_DIVES: usize = 8;
+
+/// After those, one dive is made for so many branches.
 const BRANCHES_A_DIVE: usize = 16;
 
 /// The name of the limit on branches.

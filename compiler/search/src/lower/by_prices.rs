@@ -1,5 +1,5 @@
-//! What prices alone show of a plan within memory, where nothing is known of what ops hold: that no
-//! price says, and no certificate has it.
+//! The bound that prices alone show on the plans within memory. It is what a certificate can say:
+//! prices know what weights and caches take, and nothing of what ops hold.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::relax::factors::Factors;
 use crate::relax::split::Goal;
 use crate::relax::{Branch, Setting};
 
-/// So many branches are priced at most.
+/// How many branches are priced at most.
 const MOST_BRANCHES: usize = 64;
 
-/// In branches there are no more strategies than the search priced, or than these.
+/// In all branches no more strategies are priced than the search has priced, or than this.
 const MOST_PRICED: usize = 20_000;
 
 /// What may still be priced.
@@ -26,11 +26,11 @@ struct PricingBudget {
 }
 
 impl Lowering<'_> {
-    /// What prices of times and of what is stored show that any plan of a program takes that fits,
-    /// in picoseconds, as far as `target`. They are of the forms that a certificate lists, since
-    /// prices of einsums with their operands in another order may come to another bound; where
-    /// there are more forms than it lists, or a question is of some plans, of those that were
-    /// searched.
+    /// A lower bound on the plans of a program that fit, by prices of times and of what is stored,
+    /// in picoseconds and no higher than `target`. The forms bounded are those that a certificate
+    /// lists, since prices of einsums with operands in another order may come to another bound.
+    /// Where some plans alone are in question, or forms were ruled out unseen, they are those that
+    /// were searched. The bound is 0 where a certificate does not list all forms.
     pub(super) fn shown_by_prices<'k>(
         &self,
         program: &Program,
@@ -62,8 +62,8 @@ impl Lowering<'_> {
         Ok(shown)
     }
 
-    /// The same of the plans of a form: of the form as it is, or of its branches, divided by what
-    /// is stored and by labels.
+    /// The same for the plans of one form, which are divided into branches by what is stored and by
+    /// labels where that raises the bound.
     fn shown_of_form(
         &self,
         kernels: &Kernels,

@@ -1,5 +1,5 @@
-//! Dives: what seems best of a branch, decided place by place and searched, so that there is a plan
-//! which others are compared with.
+//! Dives: in a branch, what seems best is decided place by place, and the plans that are left are
+//! searched. A dive finds a plan early, with which others are compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::space::Space;
 use crate::table::Tables;
 use crate::{Limits, LowerError};
 
-/// Within memory a dive looks at plans that take this part of its bound longer, and at no longer
-/// ones: where what is stored leaves no room for ops, none of all that there are would fit.
-const A_DIVE_GOES_UP_BY: u64 = 1;
+/// Within memory a dive searches plans that exceed its bound by at most this part of the bound.
+/// Where what is stored leaves no room for ops, a search of all its plans would find none either.
+pub(super) const A_DIVE_GOES_UP_BY: u64 = 64;
 
-/// Sweeps after each step of a dive: enough to tell what seems best next.
+/// How many sweeps follow each step of a dive: enough to tell what seems best next.
 const SWEEPS_OF_A_DIVE: usize = 8;
 
-/// Where deciding some places at once lifts the bound by more than this part of it, fewer are
-/// decided.
+/// Where deciding several places at once lifts the bound by more than this part of it, fewer places
+/// are decided at once.
 const LIFTED_AT_ONCE: u64 = 1 << 12;
 
-/// A dive prices what takes this part of its bound longer at most, as long as that has a plan.
+/// A dive first prices only what exceeds the bound of its branch by at most this part of the bound.
 const A_DIVE_RISES_BY: u64 = 32;
 
-/// So many times what the activations of the fastest plan take is left free, one after another,
-/// where plans that fill the memory leave no room for their own.
+/// Where plans that fill the memory leave no room for their activations, dives leave so many times
+/// the activations of the fastest plan free, one after another.
 const LEFT_FREE: [u64; 6] = [1, 2, 3, 4, 6, 8];
 
 /// The dives that were made in one form.
@@ -49,10 +49,9 @@ pub(super) struct Dives {
 }
 
 impl Lowering<'_> {
-    /// Searches what seems best of a branch. Where that fills the memory so far that there is no
-    /// room for what ops hold, what seems best of those of its plans is searched that leave more
-    /// free. Returns the branch, less what is known then to have no room. `bound` is what no plan
-    /// takes less than that is still to be looked at.
+    /// Dives in a branch. Where the plans that seem best fill the memory so far that ops have no
+    /// room, dives among plans that leave more free follow. Returns the branch, without what is
+    /// known then not to fit. `bound` is a lower bound on the plans that are still to be looked at.
     pub(super) fn dive_within_memory(
         &mut self,
         branch: Branch,
@@ -62,20 +61,20 @@ impl Lowering<'_> {
         if self.dive(branch.clone(), explored)? || self.scopes.is_some() {
             return Ok(branch);
         }
-        // Once is enough: branches of a branch have the memory that it has.
+        // Once is enough for a form: all its branches have the same memory.
         let Some(capacity) = self.capacity.filter(|_| !explored.dives.leaves_room) else {
             return Ok(branch);
         };
         explored.dives.leaves_room = true;
         let least = self.least_activations(explored, capacity)?;
-        // What activations take at least no price says.
+        // Prices do not know what activations take, so the bound by prices alone is noted first.
         self.best.root_bound.get_or_insert(bound);
         let branch = branch.keeping_at_most(capacity.saturating_sub(least));
         for times in LEFT_FREE {
             let free = self.activations.max(least).saturating_mul(times);
             let most = capacity.saturating_sub(free);
-            // What leaves more free than a plan that was found, or than plans of which none is fast
-            // enough, is hardly faster.
+            // A dive among plans that may store what the last dive in vain stored would end there
+            // again.
             let may_help = explored.dives.kept_in_vain.is_none_or(|kept| most < kept);
             if may_help && self.dive(branch.keeping_at_most(most), explored)? {
                 break;
@@ -87,7 +86,8 @@ impl Lowering<'_> {
         Ok(branch)
     }
 
-    /// What the activations of any plan of a form take at least.
+    /// What the activations of any plan of a form take at least, in bytes; 0 where a limit keeps
+    /// that from being known.
     pub(super) fn least_activations(
         &self,
         explored: &Explored,
@@ -103,18 +103,16 @@ impl Lowering<'_> {
                 let memory = DeviceMemory::new(&kernels.program, capacity);
                 Ok(memory.least_activations(kernels, &tables))
             }
-            // Nothing is known of them then.
             Err(LowerError::Limit { .. }) => Ok(0),
             Err(other) => Err(other),
         }
     }
 
-    /// Searches what seems best of a branch: one layout of each label, one way of filling the
-    /// memory. Returns whether there is a plan, or none that is wanted.
+    /// Decides one layout of each label and one way of filling the memory, and searches the plans
+    /// with these. Returns whether a better plan was found, or none that is wanted can be there.
     fn dive(&mut self, branch: Branch, explored: &mut Explored) -> Result<bool, LowerError> {
         if let (None, Some(bound)) = (self.most_wanted(), branch.bound()) {
-            // A dive seldom ends far above where it began, and prices what it has left at each
-            // step.
+            // A dive prices at each step what is left, and seldom ends far above the first bound.
             let near = branch.taking_at_most(bound.saturating_add(bound / A_DIVE_RISES_BY));
             if let Some(found) = self.dive_in(near, explored)? {
                 return Ok(found);
@@ -123,7 +121,7 @@ impl Lowering<'_> {
         Ok(self.dive_in(branch, explored)?.unwrap_or(false))
     }
 
-    /// The same of all of a branch; `None` where what seems best of it has no plan.
+    /// The same without a limit on time; `None` where what was decided has no plan.
     fn dive_in(
         &mut self,
         mut branch: Branch,
@@ -132,7 +130,7 @@ impl Lowering<'_> {
         let most = self.most_wanted();
         let few = Limits { sweeps: SWEEPS_OF_A_DIVE, ..self.limits.clone() };
         let is_wanted = |bound: u64| most.is_none_or(|most| bound <= most);
-        // Several places at once where they are many, as long as that lifts the bound by little.
+        // Many places are decided at once, as long as that lifts the bound by little.
         let mut at_once = usize::MAX;
         while let Some((mut likely, count)) = branch.toward_the_best(at_once) {
             self.best.priced_in_dives += likely.strategies();
@@ -168,14 +166,13 @@ impl Lowering<'_> {
         Ok(Some(found))
     }
 
-    /// Searches the plans of a branch that take hardly longer than its bound. Returns whether one
-    /// is better than those before.
+    /// Searches the plans of a branch, within memory those that take hardly longer than its bound.
+    /// Returns whether one is better than those before.
     pub(super) fn search_near(
         &mut self,
         branch: &Branch,
         explored: &Explored,
     ) -> Result<bool, LowerError> {
-        let parts = self.capacity.map(|_| A_DIVE_GOES_UP_BY);
-        self.search_branch(branch, &branch.labels(), parts, explored)
+        self.search_branch(branch, &branch.labels(), self.capacity.is_some(), explored)
     }
 }

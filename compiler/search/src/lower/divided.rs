@@ -1,11 +1,12 @@
 //! Plans within memory, divided by the layouts in which values are made.
 //!
 //! The plans of all forms are divided again and again, the piece of least bound first: by the
-//! layout of the value that decides most, and where none decides anything, by what is stored. A
+//! layout of the value that decides most, and where no value decides anything, by what is stored. A
 //! piece whose weights and caches fit however they are stored is searched.
 //!
-//! Memory alone divides a program of many like parts badly: prices take a little of two ways of
-//! doing it in every part, and pay a little of what it takes to change from one to the other.
+//! Dividing by what is stored alone does not get far in a program of many like layers. Prices there
+//! mix two ways of doing a layer in every layer, and pay little for the change from one to the
+//! other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,33 +22,40 @@ use crate::logical::Saturated;
 use crate::relax::{Branch, Fork, Undecided};
 use crate::{Limits, LowerError, Lowered, Optimality, Status, TIME_LIMIT};
 
-/// Plans are asked for first that take no more than the bound and this part of what is open above
-/// it; where that comes to no end, a smaller part, and none smaller than the last.
+/// The first question is for plans that exceed the bound by at most this part of the gap between
+/// the bound and the best plan.
 const FIRST_PART: u64 = 8;
+
+/// Where a question is not answered, the next one is for a smaller part of the gap, down to this
+/// one.
 const LAST_PART: u64 = 64;
 
-/// Each such question may take this part of the limits.
+/// Each question may take this part of the limits.
 const PART_OF_LIMITS: usize = 8;
 
-/// To search an e-node, with all ways of filling the memory, takes about as long as to price so
-/// many strategies.
+/// Searching an e-node, with all ways of filling the memory, takes about as long as pricing so many
+/// strategies.
 const STRATEGIES_OF_A_NODE: usize = 4;
 
-/// Of so many values at most it is tried how much the layout of each decides.
+/// How many values are tried at most to find the one whose layout decides most.
 const MOST_TRIED: usize = 64;
 
-/// Of the pieces of a piece these are tried first: so many that decided most of it.
+/// How many values that decided most of a piece are tried first in the pieces that it is divided
+/// into.
 const DECISIVE: usize = 6;
 
-/// A value decides something where its likeliest layout lifts the bound by more than this part of
-/// it.
+/// A value decides something if its likeliest layout lifts the bound by more than this part of the
+/// bound.
 const DECIDES: u64 = 1024;
 
-/// So many layouts of a value make pieces of their own, the likeliest; all others make one more.
+/// How many layouts of a value, the likeliest, make a piece each; all others together make one
+/// more.
 const MOST_LAYOUTS: usize = 8;
 
-/// Sweeps that tell how much a layout decides, and sweeps of each piece.
+/// How many sweeps tell how much a layout decides.
 const SWEEPS_OF_A_TRIAL: usize = 6;
+
+/// How many sweeps each piece gets.
 const SWEEPS_OF_A_PIECE: usize = 24;
 
 /// Where no value decides anything, pieces are divided so many times by what is stored before
@@ -59,13 +67,14 @@ struct Piece {
     branch: Branch,
     /// The form, by number.
     form: usize,
-    /// The values that decided most of the piece that this is of.
+    /// The values that decided most of the piece that this one was divided from.
     decisive: Vec<ValueId>,
-    /// How many times it is to be divided by what is stored.
+    /// How many times it is to be divided by what is stored before values are tried.
     by_stored: usize,
 }
 
-/// Pieces that are still to be looked at: the one of least bound first, of those the last.
+/// Pieces that are still to be looked at. The one of least bound comes first; among equals the one
+/// that was added last.
 #[derive(Default)]
 struct OpenPieces {
     order: BinaryHeap<Reverse<(u64, Reverse<usize>)>>,
@@ -85,9 +94,9 @@ impl OpenPieces {
 }
 
 impl Fitting<'_> {
-    /// The best plan so far, or a faster one, with a better bound: plans are asked for that take
-    /// hardly more than the bound, and then, as long as that comes to an end, more. The less they
-    /// may take the fewer they are.
+    /// The best plan so far or a faster one, with a better bound. The first question is for plans
+    /// that take hardly more than the bound, since there are few; as long as a question is
+    /// answered, the next one is for more plans. `effort` is what all questions may take.
     pub(super) fn divided(&self, found: Lowered, effort: usize) -> Result<Lowered, LowerError> {
         let (mut best, mut left, mut part) = (found, effort, FIRST_PART);
         while left > 0 && part <= LAST_PART && best.optimality.status != Status::Proven {
@@ -101,8 +110,8 @@ impl Fitting<'_> {
         Ok(best)
     }
 
-    /// The same of plans that take less than `below` picoseconds, with so much effort at most; also
-    /// how much it took, and whether that came to an end.
+    /// The same for the plans that take less than `below` picoseconds, with at most the effort
+    /// `most`. Also returns the effort that it took, and whether the question was answered.
     fn divided_below(
         &self,
         found: Lowered,
@@ -133,14 +142,14 @@ impl Fitting<'_> {
 }
 
 impl Lowering<'_> {
-    /// Strategies that were priced; an e-node counts as several of them.
+    /// The effort so far: the number of strategies that were priced, where an e-node counts as
+    /// several.
     fn effort(&self) -> usize {
         self.best.priced + self.best.stats.nodes * STRATEGIES_OF_A_NODE
     }
 
-    /// Searches the plans that take less than `below` picoseconds, with so much effort at most.
-    /// Returns whether anything is known of all forms: `false` where they are too many to be
-    /// listed.
+    /// Searches the plans that take less than `below` picoseconds, with at most the effort `most`.
+    /// Returns `false` where the forms are too many to be listed, so that nothing is shown of them.
     fn explore_divided(
         &mut self,
         program: &Program,
@@ -186,7 +195,7 @@ impl Lowering<'_> {
             match self.divide(piece, &mut forms, bound, below - 1) {
                 Ok(pieces) => pieces.into_iter().for_each(|(bound, piece)| open.push(bound, piece)),
                 Err(LowerError::Limit { limit, .. }) => self.best.leave(bound, limit),
-                // A plan that was found stays.
+                // A plan that was found is kept.
                 Err(LowerError::OutOfTime) => {
                     self.best.leave(bound, TIME_LIMIT);
                     break;
@@ -197,15 +206,15 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// The plans of a form that leave room for the activations that any of them has.
+    /// The plans of a branch that leave room for the activations that any plan of the form has.
     fn leaving_room(&self, branch: Branch, form: &Explored) -> Result<Branch, LowerError> {
         let Some(capacity) = self.capacity else { return Ok(branch) };
         let least = self.least_activations(form, capacity)?;
         Ok(branch.keeping_at_most(capacity.saturating_sub(least)))
     }
 
-    /// Searches a piece or divides it. Returns what is still to be looked at, with bounds; only
-    /// plans that take at most `most` are wanted.
+    /// Searches a piece or divides it. Returns the pieces that are still to be looked at, with
+    /// bounds. Only plans that take at most `most` picoseconds are wanted.
     fn divide(
         &mut self,
         Piece { branch, form, decisive, by_stored }: Piece,
@@ -219,7 +228,7 @@ impl Lowering<'_> {
             Fork::Search(labels) => {
                 let branch = branch.within_memory(Some(most));
                 if self.may_fit(branch.clone(), &kernels, Some(most)) {
-                    self.search_branch(&branch, &labels, None, explored)?;
+                    self.search_branch(&branch, &labels, false, explored)?;
                 }
                 return Ok(Vec::new());
             }
@@ -246,8 +255,8 @@ impl Lowering<'_> {
     }
 
     /// The parts of a branch by the layout of the value that decides most, and the values that
-    /// decide most; `None` where none decides anything. Those are tried first that decided most of
-    /// what the branch is of.
+    /// decide most; `None` where no value decides anything. The values in `decisive` are tried
+    /// first.
     fn by_layouts(
         &mut self,
         branch: &Branch,

@@ -1,5 +1,5 @@
-//! The fastest plan that fits in the memory of a device, where the fastest of all plans does not;
-//! and the smallest plan.
+//! The fastest plan that fits in the memory of a device, where the fastest of all plans does not
+//! fit; and the plan of least memory.
 
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Picoseconds, Program, ValueId};
@@ -13,59 +13,70 @@ use crate::{
     Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Smallest, Status, TIME_LIMIT,
 };
 
-/// Where no plan was found in the memory of a device, it is searched as if of what is free beside
-/// the smallest weights and caches there were so many sixteenths: what fits in less fits, and plans
-/// are found in some memory that are passed over in a little more.
+/// Where no plan was found in the memory of a device, smaller memories are searched: of what is
+/// free beside the smallest weights and caches, they have so many sixteenths. What fits in less
+/// fits, and a plan may be found in less memory that is passed over in more.
 const SPARE_SIXTEENTHS: [u64; 6] = [15, 13, 11, 8, 4, 2];
 
-/// In so many of them, the first, plans that leave room for their activations are looked for step
-/// by step; less helps where memory is left.
+/// In how many of these memories, the largest, the search may be steered.
 const STEERED: usize = 2;
 
-/// Each of these searches may take this part of the limits of the first.
+/// Each search of a smaller or larger memory may take this part of the limits.
 const PART_OF_A_SHARE: usize = 4;
 
-/// Where nothing is found that way, as if it were so many eighths more than it is: of plans that
-/// are found in more, some need no more.
+/// Where nothing is found in smaller memories, memories that are so many eighths larger are
+/// searched: a plan that is found there may need no more than there is.
 const MORE_EIGHTHS: [u64; 2] = [1, 2];
 
-/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
-/// then it is asked whether there is a plan in one byte less.
+/// How many searches look for the plan of least memory. They halve what is left to save.
 const SEARCHES: usize = 12;
+
+/// Once no more than this part of the memory is left to save, one byte less than the smallest plan
+/// takes is searched instead.
 const FINE: u64 = 128;
 
-/// Each of these searches may take this part of the limits of one for the fastest plan: one that
-/// finds nothing is the slowest.
+/// Each of these searches may take this part of the limits. Those that find nothing take longest.
 const PART_OF_LIMITS: usize = 20;
 
-/// A plan that is above its bound by more than this part of it is tried to better: with one of its
-/// parameters stored as it does, of the largest so many; then with the largest, and with all where
-/// they are few enough to be written. Each trial may take this part of the limits.
+/// A plan is bettered if it exceeds its bound by more than this part of the bound.
 const FAR_FROM_BOUND: u64 = 1000;
+
+/// How many parameters, the largest, are held as the plan stores them, one in each trial.
 const FEW_PARAMETERS: usize = 8;
+
+/// How many parameters, the largest, are then held together.
 const SEVERAL_PARAMETERS: usize = 4;
+
+/// Each trial may take this part of the limits.
 const PART_OF_A_TRIAL: usize = 16;
 
-/// A plan that is above its bound is bettered in at most so many parts at a time, in so many
-/// rounds, and until two of them in turn save no more than this part of it.
+/// Into how many parts at most the parameters are divided, each of which is left open in turn.
 const MOST_PARTS: usize = 16;
+
+/// How many rounds of such parts there are at most.
 const ROUNDS_OF_PARTS: usize = 3;
+
+/// The rounds end once two in turn have saved no more than this part of the time.
 const WORTH_A_ROUND: u64 = 256;
 
-/// The first search may take this part of the limits, and so many branches in vain. Where it is not
-/// enough, plans are divided by the layouts in which values are made, in so many strategies that
-/// may be priced; and again when what is found then was bettered.
+/// The first search may take this part of the limits.
 const PART_OF_A_QUICK_SEARCH: usize = 8;
+
+/// The first search may look at so many branches without progress.
 const IN_VAIN_OF_A_QUICK_SEARCH: usize = 32;
+
+/// How many strategies may be priced where plans are divided by layouts after the first search.
 const PRICED_AT_FIRST: usize = 500_000;
+
+/// How many strategies may be priced where they are divided again after the plan was bettered.
 const PRICED_IN_THE_END: usize = 2_000_000;
 
 /// What is asked of a search within memory.
 #[derive(Clone, Copy)]
 struct WithinMemory {
-    /// Whether plans that leave room for their activations are looked for step by step.
+    /// Whether the search may be steered towards plans that leave room for their activations.
     may_steer: bool,
-    /// Only plans that take less are wanted, in picoseconds.
+    /// Only plans that take less than this are wanted, in picoseconds.
     below: Option<u64>,
 }
 
@@ -73,7 +84,7 @@ fn is_proven(found: &Lowered) -> bool {
     found.optimality.status == Status::Proven
 }
 
-/// Whether it is worth while to look for a better plan, or for a better bound.
+/// Whether a better plan or a better bound is worth looking for.
 fn is_open(found: &Lowered) -> bool {
     !is_proven(found) && is_far(found)
 }
@@ -84,7 +95,7 @@ fn is_far(found: &Lowered) -> bool {
     cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND
 }
 
-/// The faster of two plans, with what is known of all plans.
+/// The faster of two plans, with the bound on all plans that `best` has.
 pub(super) fn faster(best: Lowered, found: Lowered) -> Lowered {
     if found.optimality.cost >= best.optimality.cost {
         return best;
@@ -92,13 +103,13 @@ pub(super) fn faster(best: Lowered, found: Lowered) -> Lowered {
     with_what_is_known(found, &best)
 }
 
-/// A plan with what is known of all plans, as another has it.
+/// A plan with the bound on all plans that another one has.
 fn with_what_is_known(found: Lowered, other: &Lowered) -> Lowered {
     let cost = found.optimality.cost;
     Lowered { optimality: Optimality { cost, ..other.optimality.clone() }, ..found }
 }
 
-/// The faster of two plans, with the better bound, and with all else that the second search says.
+/// The faster of two plans, with the better bound, and with all else that the second search showed.
 fn with_longer_search(best: Lowered, found: Lowered) -> Lowered {
     if is_proven(&found) {
         return found;
@@ -112,7 +123,7 @@ fn with_longer_search(best: Lowered, found: Lowered) -> Lowered {
     bounded_by(faster, bound)
 }
 
-/// A plan than which none takes less than `bound`; it is proven where it takes no more.
+/// A plan with a lower bound on all plans. The plan is proven if it takes no more than the bound.
 pub(super) fn bounded_by(mut found: Lowered, bound: Picoseconds) -> Lowered {
     let Optimality { cost, lower_bound, status, proof, stopped_by, .. } = &mut found.optimality;
     *lower_bound = bound.min(*cost);
@@ -122,12 +133,15 @@ pub(super) fn bounded_by(mut found: Lowered, bound: Picoseconds) -> Lowered {
     found
 }
 
-/// A plan that was found in so much may take no more than this; one found in more hardly ever does.
+/// The memory in which a search may still find a plan of at most `enough` bytes; in more it hardly
+/// ever does.
 fn far_above(enough: u64) -> u64 {
     enough.saturating_add(enough / 8)
 }
 
-/// Which of these parameters, the largest first, are held as they are stored: one, then more.
+/// The sets of parameters that trials hold as they are stored, given all parameters that are open,
+/// the largest first: first each of a few alone, then the largest together, then all if they are
+/// few.
 fn trials(open: &[ValueId]) -> impl Iterator<Item = &[ValueId]> {
     let few = open.len().min(FEW_PARAMETERS);
     let more = [SEVERAL_PARAMETERS, few].into_iter().filter(|count| *count > 1);
@@ -137,7 +151,7 @@ fn trials(open: &[ValueId]) -> impl Iterator<Item = &[ValueId]> {
     open[..few].chunks(1).chain(more)
 }
 
-/// What is known of the plans of a program when it is asked which of them fit.
+/// A program whose fastest plan is known and does not fit, or is to take less memory.
 pub(crate) struct Fitting<'a> {
     pub(crate) program: &'a Program,
     pub(crate) hardware: &'a Hardware,
@@ -147,7 +161,7 @@ pub(crate) struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// The best plan that was found in the memory of the chip, in which the fastest has no room.
+    /// The best plan that fits in the memory of the chip, as far as searches find it.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
         if !self.options.limits.trials {
             return self.found();
@@ -173,7 +187,7 @@ impl Fitting<'_> {
         }
         if is_open(&best) {
             best = self.bettered(best)?;
-            // Of plans that take less than a better one there are fewer.
+            // There are fewer plans that take less than the better one.
             best = self.divided(best, PRICED_IN_THE_END)?;
         }
         if self.options.limits.stop.is_time_up() && !is_proven(&best) {
@@ -182,19 +196,18 @@ impl Fitting<'_> {
         Ok(best)
     }
 
-    /// The best plan that fits and takes less time than `below`, in picoseconds: of these there are
-    /// fewer.
+    /// The best plan that fits and takes less than `below` picoseconds.
     pub(super) fn less_than(&self, below: u64) -> Result<Lowered, LowerError> {
         let asked = WithinMemory { may_steer: true, below: Some(below) };
         self.within(self.hardware, self.hardware.hbm_bytes, &self.options.limits, asked)
     }
 
-    /// A plan that a limit ended with, or a faster one that fits in less or stores some parameters
-    /// as it does: of these there are fewer, and their search may come to an end.
+    /// The plan that a limit ended the search with, or a faster one. Plans are searched that fit in
+    /// less memory, or that store some parameters as the plan does: there are fewer of these, so
+    /// that their search may come to an end.
     fn bettered(&self, found: Lowered) -> Result<Lowered, LowerError> {
         let mut best = self.bettered_in_parts(found)?;
-        // The first plan found in less memory fits, too. It is bettered with all memory that there
-        // is: plans are found in less that are passed over in more.
+        // The first plan that is found in less memory is bettered in all the memory.
         for (n, sixteenths) in SPARE_SIXTEENTHS.into_iter().enumerate() {
             if !is_far(&best) {
                 break;
@@ -216,7 +229,7 @@ impl Fitting<'_> {
         let open = open_parameters(self.program, &best.plan);
         let (mut proven_with, of_parts) = (Vec::new(), best.optimality.cost);
         for stored in trials(&open) {
-            // With more of them stored so there are fewer plans.
+            // A search that holds more of them would come to an end as well.
             if stored.len() > 1 && !proven_with.is_empty() {
                 break;
             }
@@ -237,13 +250,15 @@ impl Fitting<'_> {
         Ok(Lowered { proven_with: Some(proven_with), ..best })
     }
 
-    /// The best plan so far, or a faster one that stores most parameters as it does: a half of them
-    /// is left open, then the other half, then quarters and less. Where many are alike, prices say
-    /// the same of all of them, while memory has room for some. Such searches are short.
+    /// The best plan so far, or a faster one that stores most parameters as it does. One half of
+    /// the parameters is left open, then the other half, then each quarter, and so on. Where many
+    /// parameters are alike, prices say the same of all, but memory has room for some. Searches
+    /// with most parameters held are short.
     fn bettered_in_parts(&self, mut best: Lowered) -> Result<Lowered, LowerError> {
         let mut open = open_parameters(self.program, &best.plan);
         open.sort_unstable();
-        // What stands together, then what is alike.
+        // Parts are neighbours in even rounds. In odd rounds they are parameters at equal
+        // distances, which are alike in a program of many like layers.
         let mut in_vain = 0;
         for round in 0..ROUNDS_OF_PARTS {
             let before = best.optimality.cost;
@@ -270,7 +285,7 @@ impl Fitting<'_> {
     }
 
     /// The best plan so far, or a faster one that a short search finds among those that store some
-    /// parameters as it does, and whether that search left nothing out; what is known of all plans
+    /// parameters as it does; and whether that search left nothing out. The bound on all plans
     /// stays.
     fn tried(&self, best: Lowered, stored: &[ValueId]) -> Result<(Lowered, bool), LowerError> {
         let program = stored_as_in(self.program, &best.plan, stored);
@@ -289,13 +304,14 @@ impl Fitting<'_> {
         }
     }
 
-    /// The memory in which so many sixteenths are free of what is free beside the smallest weights
-    /// and caches.
+    /// A memory that has, of what is free beside the smallest weights and caches, so many
+    /// sixteenths.
     fn spare_sixteenths(&self, capacity: u64, sixteenths: u64) -> u64 {
         let least = DeviceMemory::new(self.program, capacity).least();
         least + capacity.saturating_sub(least) / 16 * sixteenths
     }
 
+    /// A plan that fits, searched for in the memory that there is, in less and in more.
     fn found(&self) -> Result<Lowered, LowerError> {
         let missed = match self.searched(self.hardware, &self.options.limits) {
             Ok((found, None)) => return Ok(found),
@@ -303,7 +319,7 @@ impl Fitting<'_> {
             Err(missed @ LowerError::NoPlanFits { proven: false, .. }) => missed,
             Err(other) => return Err(other),
         };
-        // What fits in less fits: where the smallest plan known has room, there is one.
+        // The smallest plan that is found may fit.
         let capacity = self.hardware.hbm_bytes;
         let small = self.descended(Some(capacity), self.options.limits.descents)?.lowered;
         let small = small.filter(|found| needed(&found.plan) <= capacity);
@@ -314,7 +330,7 @@ impl Fitting<'_> {
         self.of_many(found.ok_or(missed)?, MEMORY_LIMIT)
     }
 
-    /// A plan that fits in so much memory, found as if there were more.
+    /// A plan that fits in so many bytes, searched for in larger memories.
     fn found_in_more(&self, bytes: u64, limits: &Limits) -> Result<Option<Lowered>, LowerError> {
         for eighths in MORE_EIGHTHS {
             let mut larger = self.hardware.clone();
@@ -334,8 +350,8 @@ impl Fitting<'_> {
         self.descended(None, SEARCHES)
     }
 
-    /// Plans of less and less memory; where so much is `enough`, down to the first that takes no
-    /// more, or until none is found in far more.
+    /// Searches for plans of less and less memory. With `enough` it ends at the first plan that
+    /// takes no more than that, and once no plan is found in far more.
     fn descended(&self, enough: Option<u64>, searches: usize) -> Result<Smallest, LowerError> {
         let peak = |lowered: &Option<Lowered>| {
             needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
@@ -364,7 +380,7 @@ impl Fitting<'_> {
                     best = Some(found);
                 }
                 Err(LowerError::NoPlanFits { proven: false, .. }) => {
-                    // Of the last question all is to be tried.
+                    // Larger memories are tried too where this is the last search.
                     let last = bytes + 1 == most;
                     match last.then(|| self.found_in_more(bytes, &limits)).transpose()?.flatten() {
                         Some(mut found) => {
@@ -378,7 +394,7 @@ impl Fitting<'_> {
                     low = bytes + 1;
                     least = low;
                 }
-                // The plan that is known stands, and so does what was proven.
+                // The plan that is known and what was proven are kept.
                 Err(LowerError::OutOfTime | LowerError::Limit { .. }) => break,
                 Err(other) => return Err(other),
             }
@@ -386,8 +402,8 @@ impl Fitting<'_> {
         Ok(Smallest { lowered: best, least })
     }
 
-    /// The fastest plan in the memory of a chip; with a limit where that ended the search of all
-    /// and the plan is the best of those that leave a share of what is free.
+    /// The fastest plan in the memory of a chip. Where a limit ended that search, the fastest plan
+    /// in a smaller memory, with the limit.
     fn searched(
         &self,
         hardware: &Hardware,
@@ -404,10 +420,11 @@ impl Fitting<'_> {
             self.within(hardware, bytes, limits, WithinMemory { may_steer, below: None })
         };
         match within(capacity, limits, true) {
-            // Nothing was passed over: what was left out of the space has no room in any plan.
+            // No plan was passed over, and what was left out of the plan space is in no plan that
+            // fits.
             Err(LowerError::Unreachable { .. }) => Err(none(true)),
             Err(LowerError::Limit { limit, .. }) => {
-                // With less memory there are fewer plans to pass over, and what fits in less fits.
+                // With less memory there are fewer plans to pass over.
                 let fewer = limits.part(PART_OF_A_SHARE);
                 for (n, sixteenths) in SPARE_SIXTEENTHS.into_iter().enumerate() {
                     let bytes = self.spare_sixteenths(capacity, sixteenths);
@@ -421,7 +438,7 @@ impl Fitting<'_> {
             }
             Err(other) => Err(other),
             Ok(mut found) => {
-                // There may be as many that tie as there are ways of filling the memory.
+                // Ties within memory are not compared.
                 found.optimality.ties_cut = true;
                 Ok((found, None))
             }
@@ -450,7 +467,7 @@ impl Fitting<'_> {
         lowering.run(self.program, strict)
     }
 
-    /// A plan that was found among some of those that fit: a limit ended the search of all.
+    /// A plan that is the best of some of those that fit, since a limit ended the search of all.
     fn of_many(&self, mut found: Lowered, limit: &str) -> Result<Lowered, LowerError> {
         let bound = self.bound_within()?.max(self.fastest.optimality.lower_bound);
         let known = &mut found.optimality;
@@ -462,8 +479,8 @@ impl Fitting<'_> {
         Ok(found)
     }
 
-    /// What prices say that any plan takes that fits, one of which is known; nothing where a limit
-    /// ends them.
+    /// The bound by prices on the plans that fit, of which one is known; 0 where a limit is
+    /// reached.
     fn bound_within(&self) -> Result<Picoseconds, LowerError> {
         match lower_bound(self.program, self.hardware, self.options) {
             Ok(found) if found.none_fits => {

@@ -15,7 +15,8 @@ use crate::relax::Setting;
 use crate::search::Sought;
 
 impl Lowering<'_> {
-    /// Searches what may hold the best plan, most promising first, until nothing is left that can.
+    /// Searches the forms of a program, the most promising first, until no other can have a better
+    /// plan.
     pub(super) fn explore(
         &mut self,
         program: &Program,
@@ -64,8 +65,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Searches more forms than can be listed: the one that prices favour, and then those that they
-    /// do not rule out. `false` where prices say nothing of all forms at once.
+    /// Searches a program with more forms than can be listed: first the form that prices favour,
+    /// then those that they do not rule out. `false` where prices do not bound all forms at once.
     fn explore_choices(
         &mut self,
         program: &Program,
@@ -94,8 +95,8 @@ impl Lowering<'_> {
         let limits = self.limits;
         self.best.apart = true;
         self.best.cut = saturated.cut().map(|limit| (limit, 0));
-        // Where the source computes something twice, the form written is none of these, and may be
-        // faster than all.
+        // Where the source computes something twice, the form written is none of the choices, and
+        // may be faster than all of them.
         let written_apart = choices.merged.then(|| (0, saturated.written()));
         let favoured = form(&narrowed.picks).map(|form| (narrowed.bound, form));
         self.explore_forms(program, favoured.into_iter().chain(written_apart).collect())?;

@@ -1,5 +1,5 @@
-//! What is known of a program, for questions about programs that differ from it in their layout
-//! patterns alone.
+//! What is known of a program, for questions about programs that differ from it in layout patterns
+//! alone.
 
 use std::sync::Arc;
 
@@ -17,25 +17,26 @@ use crate::{LowerError, LowerOptions};
 #[derive(Default)]
 pub(crate) struct KnownForms(Vec<KnownForm>);
 
-/// What is known of one of them.
+/// What is known of one form.
 struct KnownForm {
     kernels: Arc<Kernels>,
-    /// What its plans are made of, where it was priced.
+    /// The relaxation of its plans, where it was priced.
     whole: Option<Arc<Whole>>,
-    /// Whether its own plans are not wanted: only those that another program has beside them.
+    /// Whether its own plans are not wanted, but only those that a program with wider patterns has
+    /// beside them.
     is_unwanted: bool,
-    /// Whether prices show that no plan is wanted.
+    /// Whether prices show that it has no plan that is wanted.
     is_ruled_out: bool,
 }
 
 impl KnownForm {
-    /// Nothing as yet.
+    /// A form of which nothing is known yet.
     fn of(kernels: &Arc<Kernels>) -> KnownForm {
         let kernels = Arc::clone(kernels);
         KnownForm { kernels, whole: None, is_unwanted: false, is_ruled_out: false }
     }
 
-    /// Whether a program differs from this form in its layout patterns alone.
+    /// Whether a program differs from this form in layout patterns alone.
     fn is_like(&self, program: &Program) -> bool {
         let same = |a: &Def, b: &Def| match (a, b) {
             (Def::Parameter { kind: a, .. }, Def::Parameter { kind: b, .. }) => a == b,
@@ -56,13 +57,13 @@ impl KnownForm {
 impl KnownForms {
     pub(super) const NONE: &'static KnownForms = &KnownForms(Vec::new());
 
-    /// What a search has left.
+    /// What a search has left behind.
     pub(crate) fn of(lowered: &Remembered) -> KnownForms {
         let whole = lowered.whole.clone().filter(|_| lowered.complete);
         KnownForms(vec![KnownForm { whole, ..KnownForm::of(&lowered.kernels) }])
     }
 
-    /// Whether it is known of a form of another program that none of its plans is wanted.
+    /// Whether a form of another program is known to have no plan that is wanted.
     pub(super) fn rules_out(&self, program: &Program) -> bool {
         self.0.iter().any(|form| form.is_ruled_out && form.is_like(program))
     }
@@ -79,9 +80,10 @@ impl KnownForms {
     }
 }
 
-/// What is known of plans that take less than the best plan of a program, `best` picoseconds: of
-/// programs that allow more than that, but no more than `wider`, for searches that want no other
-/// plans. Nothing where there are more forms than are listed, labels, or plans that are not wanted.
+/// What is known of the plans of `wider`, a program with wider layout patterns, that take less than
+/// `best`, the time of the best plan of `program` in picoseconds. It serves searches for such plans
+/// in any program whose patterns lie between the two. [`Better::Unknown`] where there are more
+/// forms than are listed, labels, or plans that are not wanted.
 pub(crate) fn better_than(
     program: &Program,
     wider: &Program,
@@ -96,7 +98,7 @@ pub(crate) fn better_than(
     let limits = &options.limits;
     let lowering = Lowering { loops: options.fuse, ..Lowering::new(hardware, limits) };
     let Some(wider) = lowering.few_forms(wider) else { return Ok(Better::Unknown) };
-    // Mostly there is nothing better, and prices show that at once.
+    // Mostly no plan is better, and prices show that at once.
     let searched = KnownForms::of(lowered);
     let shows = |(least, kernels): &(u64, Arc<Kernels>)| {
         let form = kernels.program.as_ref();
@@ -135,7 +137,7 @@ pub(crate) fn better_than(
         known.0.push(own);
         limits.stop.check()?;
     }
-    // What has no like among the forms of the program nobody has looked at.
+    // Nothing is known of a form of `wider` that is like no form of the program.
     let is_known = |form: &Program| known.0.iter().any(|known| known.is_like(form));
     if wider.iter().any(|(bound, form)| *bound < best && !is_known(&form.program)) {
         return Ok(Better::Unknown);
@@ -144,7 +146,7 @@ pub(crate) fn better_than(
 }
 
 impl<'a> Lowering<'a> {
-    /// Of plans that take less than so many picoseconds.
+    /// A search for plans that take less than `below` picoseconds.
     pub(super) fn of_less_than(
         below: u64,
         hardware: &'a Hardware,
@@ -155,8 +157,8 @@ impl<'a> Lowering<'a> {
         Lowering { loops: options.fuse, below, like, ..Lowering::new(hardware, &options.limits) }
     }
 
-    /// The forms of a program, each with what no plan of it takes less than, in picoseconds; `None`
-    /// where there are more than are listed.
+    /// The forms of a program, each with a lower bound on its plans in picoseconds; `None` where
+    /// there are more than are listed.
     fn few_forms(&self, program: &Program) -> Option<Vec<(u64, Arc<Kernels>)>> {
         let saturated = Saturated::new(program, false, self.limits);
         if saturated.choices(self.limits).is_some() {

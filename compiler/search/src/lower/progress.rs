@@ -1,10 +1,10 @@
-//! Whether branch and bound gets on.
+//! Whether branch and bound makes progress.
 
-/// A bound has got on where it rose by more than this part of what is open between it and the best
+/// A bound has made progress if it rose by more than this part of the gap between it and the best
 /// plan known.
 const PART_OF_WHAT_IS_OPEN: u64 = 64;
 
-/// Where a search last found a better plan or a better bound.
+/// The state of a search when it last found a better plan or a better bound.
 #[derive(Default)]
 pub(super) struct Progress {
     bound: u64,
@@ -14,9 +14,10 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// How many branches have got prices since the search last got on, given how many have by now
-    /// and what is known: a bound on what is still to be looked at, and what the best plan takes,
-    /// in picoseconds. 0 where no plan is known: a first plan is worth any number of branches.
+    /// How many branches have got prices since the search last made progress. `branches` is how
+    /// many have by now, `bound` a lower bound on what is still to be looked at, and `known` the
+    /// time of the best plan, in picoseconds. 0 where no plan is known, since a first plan is worth
+    /// any number of branches.
     pub(super) fn branches_since(
         &mut self,
         bound: u64,

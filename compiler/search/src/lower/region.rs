@@ -1,5 +1,5 @@
-//! Searching regions of the plan space: the e-graph of one, its best plan, and wider ones until
-//! none can be better.
+//! Searches of regions of the plan space. Each builds the e-graph of a region and finds its best
+//! plan; wider regions are searched until none can have a better plan.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -22,14 +22,15 @@ use crate::{Limits, LowerError};
 /// What plans are compared by, from the first field to the last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Rank {
-    /// Picoseconds.
+    /// In picoseconds.
     pub(super) time: u64,
-    /// Whether the program was rewritten.
+    /// Whether the plan is of another form than the one written.
     rewritten: bool,
-    /// Elements touched.
+    /// Elements touched by local ops.
     elements: u64,
     /// Bytes live at the peak.
     peak: u64,
+    /// Moves, an all-reduce counting as two.
     steps: u64,
     /// The bytes of each move, from the largest down.
     moves: Vec<u64>,
@@ -37,45 +38,48 @@ pub(super) struct Rank {
     order: u64,
 }
 
-/// Where memory binds, the best plan that fits may be far from the bound, and where none fits the
-/// last region is all there is.
+/// By how much the slack of a region grows where memory binds. The best plan that fits may be far
+/// from the bound there, and where none fits all regions up to the whole space are searched.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
-/// A short search may expand one state where a full one may expand so many.
+/// A short search may expand this part of the states of a full one.
 const SHORT: usize = 64;
 
-/// The same of a search for what is hardly better than the best plan known.
+/// A search for plans that are hardly better than the best one known may expand this part.
 const NOT_LONG: usize = 16;
 
-/// The same of a dive, and of one where a plan is known.
+/// A dive may expand this part of the states of a full search.
 const A_DIVE: usize = 8;
+
+/// A dive may expand this part where a plan is known.
 const ANOTHER_DIVE: usize = 64;
 
-/// The same of a dive where little is open, one of many.
+/// A dive of a search that is steered may expand this part: there are many such dives, and little
+/// is open in each.
 const A_STEERED_DIVE: usize = 512;
 
-/// A first search may expand so many states for each value of the program, where that is more: a
-/// large program takes a few states a value where nothing is in doubt.
+/// A first search may expand so many states for each value of the program, where that is more than
+/// its part: a large program takes a few states a value even where nothing is in doubt.
 const STATES_A_VALUE: usize = 8;
 
-/// So often a dive tries a region between one that it searched in vain and one that has too many
-/// e-nodes, this part of the way from the one to the other.
+/// How often a dive tries a region between one that has no plan and one that has too many e-nodes.
 const NARROWER: usize = 3;
+
+/// Such a region is this part of the way from the one to the other.
 const NARROWER_BY: u64 = 8;
 
-/// A dive may have an e-node where a full search may have so many: where what is nearly as good as
-/// its bound is more than that, another dive, which leaves more memory free, comes to a plan
-/// sooner.
+/// A dive may have this part of the e-nodes of a full search. Where the region just above its bound
+/// has more, another dive, which leaves more memory free, finds a plan sooner.
 const NODES_OF_A_DIVE: usize = 32;
 
-/// Or so many for each value, where these are more.
+/// A dive may have so many e-nodes for each value of the program, where that is more.
 const NODES_A_VALUE: usize = 200;
 
-/// A dive ends with a plan that is above its bound by no more than this part of it: that none of
-/// its branch is better is not worth a region of all that is as cheap.
+/// A dive ends with a plan that exceeds its bound by no more than this part of the bound. To show
+/// that the branch has no better plan would take a much larger region.
 const NEAR_OF_A_DIVE: u64 = 512;
 
-/// What is looked for in a region.
+/// What is looked for in a region, and with which limits.
 pub(super) struct Aim<'g> {
     /// The plans that are looked for. Those that take longer are in a wider region, unless this is
     /// the last.
@@ -88,16 +92,17 @@ pub(super) struct Aim<'g> {
     pub(super) expansions: usize,
     /// E-nodes that the region may have.
     pub(super) nodes: usize,
-    /// Whether it is an error to expand as many; the plan that the search ends with is kept.
+    /// Whether it is an error to expand all these states; the plan that the search ends with is
+    /// kept.
     pub(super) is_short: bool,
-    /// Whether, within memory, values are brought to where they are wanted by other trees of moves
-    /// than the cheapest, too: else plans are found sooner, and nothing is shown.
+    /// Whether, within memory, values are moved by other trees of moves than the cheapest, too.
+    /// With the cheapest alone plans are found sooner, and none of them is proven the best.
     pub(super) all_trees: bool,
 }
 
 impl Aim<'_> {
-    /// What any plan takes, where those of the region take so much: of what a region has not, it is
-    /// known only that it takes longer than what it has for sure.
+    /// A lower bound on all plans, given one on those of the region. Of plans outside of the region
+    /// it is known only that they take longer than `within`.
     fn surely(&self, least: u64) -> u64 {
         self.within.map_or(least, |most| least.min(most.saturating_add(1)))
     }
@@ -111,20 +116,21 @@ pub(crate) struct LabelledForm<'f> {
     pub(crate) labels: Option<&'f [Layout]>,
 }
 
-/// How a branch is searched.
+/// How long a branch is searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effort {
-    /// For a short while and without a guide; if that ends early, the search is made again.
+    /// Shortly and without a guide. If this search ends at its limit, another one is made.
     First,
-    /// For a short while: if it ends early, it is made again.
+    /// Shortly. If this search ends at its limit, another one is made.
     Short,
-    /// Not for long: what it ends with is hardly above the bound.
+    /// Not for long, since the best plan known is hardly above the bound.
     Near,
-    /// As far as limits go.
+    /// As far as the limits go.
     Full,
 }
 
-/// What the prices of a branch say of plans that are decided in part, read when it is asked for.
+/// What the prices of a branch say of plans that are decided in part, worked out when it is first
+/// asked for.
 pub(super) struct LazyGuide<'b> {
     branch: &'b Branch,
     effort: Effort,
@@ -142,15 +148,16 @@ impl<'b> LazyGuide<'b> {
 }
 
 impl Lowering<'_> {
-    /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
+    /// Notes that the last search may have missed plans, where all plans in question take `bound`
+    /// or more.
     pub(super) fn note_missed(&mut self, bound: u64) {
         if let Some(missed) = self.best.passed_over.take() {
             self.best.missed = lower_of(self.best.missed, missed.max(bound));
         }
     }
 
-    /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the
-    /// best plan is surely inside, or all is that takes up to `farthest`.
+    /// Searches the region that can have a plan as cheap as `bound`, and wider ones, until the best
+    /// plan is surely inside, or all plans are that take up to `farthest` picoseconds.
     pub(super) fn widen(
         &mut self,
         form: LabelledForm<'_>,
@@ -165,22 +172,22 @@ impl Lowering<'_> {
         let mut slack = (bound >> 18).max(1);
         let is_dive = farthest < u64::MAX;
         let near = bound.saturating_add(slack.max(bound / NEAR_OF_A_DIVE));
-        // Beyond this nothing is wanted.
+        // Plans that take longer than this are not wanted.
         let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted());
         let wanted = wanted.fold(farthest, u64::min);
-        // A region of all that prices allow; a plan of it that has more than one thing that is dear
-        // may take longer.
+        // The region up to this time has all that prices allow. A plan of it may still take longer,
+        // if it has several things of which each is dear.
         let all = priced.dearest();
         let end = all.min(wanted);
-        // A dive is for comparison.
+        // The plan of a dive need not be proven the best.
         let mut all_trees = !is_dive;
         let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
             self.limits.stop.check()?;
             let region = Some(priced.region(most));
             let wider = most.saturating_add(slack);
-            // What takes longer is looked for in a wider region, where it may take less. Without a
-            // guide a search does not know before its end how long what is in a region takes.
+            // Plans that take longer are looked for in a wider region, which may have better ones.
+            // Without a guide the search cannot tell before its end that only such plans are left.
             let farthest = if most >= all { wanted } else { wider.min(end) };
             let upto = guide.is_some().then_some(farthest);
             let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
@@ -198,9 +205,9 @@ impl Lowering<'_> {
             all_trees = aim.all_trees;
             guide = lazy.map(LazyGuide::get);
             most = match found {
-                // Every plan that takes no longer was in the region: this one is the best.
+                // Every plan that takes no longer was in the region, so this one is the best.
                 Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
-                // In a wider region a search ends no later.
+                // A search of a wider region would end at the same limit.
                 Some((_, Some(EXPANSIONS)))
                     if is_dive || (lazy.is_some() && !self.searches_memory()) =>
                 {
@@ -210,17 +217,17 @@ impl Lowering<'_> {
                     self.note_missed(bound);
                     return Ok(());
                 }
-                // A plan far from the bound is not to widen the region to all that is as far.
+                // The region is not widened at once to the time of a plan far from the bound.
                 Some((time, _)) => time.min(wider).min(end),
-                // Between a region in which none fits and one too large there may be one in which
-                // one does.
+                // A region between one without a plan that fits and one that is too large may have
+                // a plan that fits.
                 None if is_dive && self.best.is_too_large && most > searched && narrower > 0 => {
                     narrower -= 1;
                     slack = ((most - searched) / NARROWER_BY).max(1);
                     most = searched.saturating_add(slack);
                     continue;
                 }
-                // One plan after another does not fit: the case is given up, and its bound stays
+                // One plan after another does not fit: the search is given up, and its bound stays
                 // open.
                 None if self.best.gave_up => {
                     self.note_missed(bound);
@@ -232,14 +239,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// How many e-nodes a search of a program of so many values may have.
+    /// How many e-nodes a search of a program with this number of values may have.
     fn nodes_of(&self, is_dive: bool, values: usize) -> usize {
         let few = (self.limits.nodes / NODES_OF_A_DIVE).max(NODES_A_VALUE * values);
         if is_dive { few.min(self.limits.nodes) } else { self.limits.nodes }
     }
 
-    /// How many states a search of a program of so many values may expand. A dive is for
-    /// comparison, and not worth many.
+    /// How many states a search of a program with this number of values may expand. The plan of a
+    /// dive is for comparison, and not worth many.
     fn expansions_of(&self, effort: Effort, is_dive: bool, values: usize) -> usize {
         let part = match effort {
             Effort::First | Effort::Short => SHORT,
@@ -256,10 +263,11 @@ impl Lowering<'_> {
         (self.limits.expansions / part).max(for_all).min(self.limits.expansions)
     }
 
-    /// Searches a region, or the whole space. Returns the time of the best plan in it that was
-    /// found, and the limit that ended the search, if one did. Where a limit ended a search of all
-    /// trees of moves, its bound stays open; there are fewer plans by the cheapest trees, and one
-    /// of them may be found, here and in wider regions.
+    /// Searches a region, or the whole space. Returns the time of the best plan that was found in
+    /// it, and the limit that ended the search, if one did. Where a limit ended a search over all
+    /// trees of moves, its bound stays open, and a search over the cheapest trees follows: there
+    /// are fewer such plans, so that one of them may be found. `aim` then says so for wider
+    /// regions.
     pub(super) fn search(
         &mut self,
         form: LabelledForm<'_>,
@@ -270,7 +278,7 @@ impl Lowering<'_> {
         let limits = Limits { nodes: aim.nodes, ..self.limits.clone() };
         let space = match Space::saturate(Arc::clone(form.kernels), self.hardware, region, &limits)
         {
-            // Other cases may be smaller, and plans that fit be known.
+            // Other branches may be smaller, and plans that fit may be known.
             Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
                 (self.best.passed_over, self.best.gave_up) = (Some(aim.sought.least), true);
                 self.best.is_too_large = true;
@@ -296,7 +304,7 @@ impl Lowering<'_> {
         self.search_in(&mut search, form, &limits, aim)
     }
 
-    /// Searches what a search has been made for.
+    /// Runs a search that has been made for a region.
     fn search_in(
         &mut self,
         search: &mut Search<'_>,
@@ -311,8 +319,8 @@ impl Lowering<'_> {
         let found = search.run(&limits, 1);
         let best = &mut self.best;
         best.stats.expansions += search.expansions;
-        // A wider region is searched, and of what takes longer nothing is wanted behind the last. A
-        // plan that was passed over may have kept others from being looked at.
+        // All plans that are left take longer than is wanted here: a wider region has them, if one
+        // is to follow. In the last region this ends the search, unless plans may have been missed.
         let is_done =
             |search: &Search<'_>| search.beyond && (search.missed.is_none() || !aim.is_last);
         if is_done(search) {
@@ -329,7 +337,7 @@ impl Lowering<'_> {
         let first = search.is_within_memory().then(|| found.as_ref().ok().cloned()).flatten();
         let found = self.with_many_arrivals(search, found, &limits);
         if let (Some(first), Err(LowerError::Limit { .. })) = (&first, &found) {
-            // The case stays open, and what is known of it is a plan.
+            // The bound stays open, and the plan of the first run is kept.
             self.take(form, tables, first)?;
         }
         if is_done(search) {
@@ -352,8 +360,8 @@ impl Lowering<'_> {
         Ok(Some((time, found.stopped_by)))
     }
 
-    /// What was found; searched for again, with more ways to each state, where ways to plans that
-    /// fit may have been left out for one that does not.
+    /// What a run has found. The run is made again, with more arrivals at each state, where
+    /// arrivals that lead to plans that fit may have been left out for one that does not.
     fn with_many_arrivals(
         &mut self,
         search: &mut Search<'_>,
@@ -382,7 +390,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Notes what a search may have missed, and whether it gave up.
+    /// Notes whether a search may have missed plans, and whether it gave up.
     fn note_passed_over(
         &mut self,
         aim: &Aim<'_>,
@@ -390,15 +398,15 @@ impl Lowering<'_> {
         found: &Result<FoundPlans, LowerError>,
     ) {
         let is_limited = matches!(found, Err(LowerError::Limit { .. }));
-        // Where memory is a constraint the case stays open; other plans may still be found.
+        // Where memory is a constraint the bound stays open, and other plans may still be found.
         let stays_open = !aim.is_short && self.capacity.is_some() && is_limited;
         self.best.passed_over =
             missed.map(|least| aim.surely(least)).or(stays_open.then_some(aim.sought.least));
         self.best.gave_up = self.best.passed_over.is_some() && is_limited;
     }
 
-    /// Notes what a search has shown that any plan takes: of the whole program with all layouts of
-    /// its labels, and where it ended early.
+    /// Notes what a search has shown that any plan takes: where it searched all layouts of the
+    /// labels, and where it ended early.
     fn note_bounds(&mut self, aim: &Aim<'_>, found: &FoundPlans, all_labels: bool) {
         let best = &mut self.best;
         if all_labels {
@@ -410,7 +418,7 @@ impl Lowering<'_> {
         best.ties_cut |= found.ties_cut;
     }
 
-    /// Takes a plan that was found, if none before is better. Returns its time.
+    /// Keeps the best of the plans that were found, if none before is better. Returns its time.
     fn take(
         &mut self,
         LabelledForm { kernels, labels }: LabelledForm<'_>,
@@ -429,8 +437,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that
-/// fits in memory before one that does not.
+/// Of the plans that tie in time and elements touched, the one that the tie rule prefers. A plan
+/// that fits in memory comes before one that does not.
 fn best_tie(
     kernels: &Kernels,
     tables: &Tables,
@@ -442,8 +450,8 @@ fn best_tie(
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
         let mut rank = rank(solution, &plan.plan, rewritten, hardware);
-        // Of a plan that is not the best the search may have taken two kernels for one that they
-        // are: then it takes less.
+        // A plan that is not the best may take less than the search counted, since ops that the
+        // search took for two kernels may be one.
         if found.stopped_by.is_some() && is_priced_alone(&kernels.program) {
             rank.time = rank.time.min(price(&plan.plan, hardware).totals.serial_time.0);
         }
@@ -456,8 +464,8 @@ fn best_tie(
         .ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
 }
 
-/// Whether a plan takes what its steps take, each as often as its block is applied: not so where
-/// the steps of several phases stand side by side.
+/// Whether the time of a plan is that of its steps, each as often as its block is applied. It is
+/// not where the steps of several phases stand side by side.
 fn is_priced_alone(program: &Program) -> bool {
     let repeat = |value: &Value| value.fold.map_or(1, |fold| program.folds[fold.index()].repeat);
     program.values.iter().all(|value| value.times == repeat(value))

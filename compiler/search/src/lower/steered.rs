@@ -1,10 +1,11 @@
-//! A plan that leaves room for its own activations, found by prices of what is held at each step.
+//! Steering towards a plan that leaves room for its own activations, by rates for what is held at
+//! each step.
 //!
-//! Prices of weights and caches know nothing of activations, so where these fill the memory what
-//! seems best leaves no room, and so does all that is nearly as good. Here each step has a rate, at
-//! which ways of making values pay for the bytes that they hold then ([`Occupancy`]). What prices
-//! lead to under the rates is a plan; where it holds too much a rate rises, where there is room it
-//! falls.
+//! Prices of weights and caches know nothing of activations. Where activations fill the memory, the
+//! plan that prices favour does not fit, and neither do those that are nearly as good. Here each
+//! step has a rate, which ways of making values pay for each byte that they hold at that step
+//! ([`Occupancy`]). Under given rates prices lead to a plan. The rate of a step at which the plan
+//! holds too much rises, and the rate of a step at which there is room falls.
 
 use std::collections::BTreeSet;
 
@@ -17,41 +18,49 @@ use crate::occupancy::{Occupancy, Rates};
 use crate::relax::{Branch, StrategyLayouts};
 use crate::{Limits, LowerError};
 
-/// So often rates are changed at most; less often where values may have many layouts, since a round
-/// takes about as long as the square of their number.
+/// How many rounds change the rates at most. There are fewer where values may have many layouts.
 const ROUNDS: usize = 96;
+
+/// How many rounds there are at least.
 const FEWEST_ROUNDS: usize = 2;
+
+/// The rounds, times the square of the number of layouts of all values, come to this at most: a
+/// round takes about as long as that square.
 const SQUARES_OF_ALL_ROUNDS: usize = 1 << 23;
 
-/// Once a plan is found, rates are changed as long as so many rounds bring a better one.
+/// Once a plan is found, rates are changed until so many rounds have brought no better one.
 const PATIENCE: usize = 24;
 
-/// So many ways of making values are searched where no plan is found.
+/// How many ways of making values are searched as long as no plan is found.
 const TRIED_IN_VAIN: usize = 12;
 
-/// Sweeps in which prices follow the rates.
+/// How many sweeps let prices follow the rates.
 const SWEEPS: usize = 12;
 
-/// How far rates change in a round. At a pace of 1 the rate of a step that holds twice as much as
-/// there is room for rises so far that filling the room costs as much as a plan takes.
+/// The pace at which rates change. At a pace of 1 the rate of a step that holds twice as much as
+/// there is room for rises so far that filling the room costs as much as the time of a plan.
 const FIRST_PACE: f64 = 0.25;
+
+/// The greatest pace.
 const FASTEST: f64 = 2.0;
 
-/// What the pace is multiplied by where a plan that is too large follows one that is not, or one
-/// that is not one that is: the rates went too far.
+/// The pace is multiplied by this where a plan that is too large follows one that is not, or the
+/// other way round: the rates went too far.
 const SLOWER: f64 = 0.6;
 
-/// The same where one plan after another is too large.
+/// The pace is multiplied by this where a plan that is too large follows another one.
 const FASTER: f64 = 1.3;
 
-/// What the estimate has too large by this part of the room may fit, and is looked at.
+/// A plan that is too large by at most this part of the room, by the estimate, may fit and is
+/// searched.
 const NEARLY: u64 = 4;
 
-/// What it has small enough and does not fit makes the room smaller by this part.
+/// The room is made smaller by this part where a plan that is small enough, by the estimate, does
+/// not fit.
 const TOO_LITTLE: u64 = 16;
 
 impl Lowering<'_> {
-    /// Looks for a plan of a branch that fits in so many bytes, where that is wanted.
+    /// Looks for a plan of a branch that fits in `capacity` bytes, if the search may be steered.
     pub(super) fn steer(
         &mut self,
         branch: &Branch,
@@ -121,7 +130,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The ways in which the plan makes values to which prices lead.
+    /// The ways of making values in the plan that prices lead to; `None` where they lead to none.
     fn decided(&self, branch: &Branch) -> Option<Vec<(ValueId, StrategyLayouts)>> {
         let mut branch = branch.clone();
         while let Some((likely, _)) = branch.toward_the_best(1) {
