@@ -1,4 +1,4 @@
-//! What the plan was preferred to: for each collective, the best plan that does without it.
+//! The plans that the chosen one was preferred to: for each collective, the best plan without it.
 
 use std::sync::Arc;
 
@@ -22,38 +22,40 @@ use crate::{Limits, LowerError, LowerOptions, Lowered};
 pub struct Alternative {
     /// The collective of the chosen plan.
     pub id: InstrId,
-    /// How it is done without.
+    /// How the plan does without the collective.
     pub avoided: Avoided,
-    /// What that plan takes; never less than the chosen one. Without a plan: what any such plan
-    /// takes at least.
+    /// The time of the plan, never less than that of the chosen one. Where no plan was searched
+    /// for, the least that any such plan takes.
     pub time: Picoseconds,
     /// The plan, where it was searched for.
     pub plan: Option<Plan>,
-    /// Its moves with traffic that the chosen plan has not, in program order.
+    /// The moves with traffic of this plan that the chosen plan does not have, in program order.
     pub instead: Vec<InstrId>,
 }
 
-/// How much is asked about the plans that lost.
+/// What is asked about the alternatives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// The plans themselves: a search for each, all together several times as long as the search
-    /// for the best.
+    /// The plans themselves. All searches together take several times as long as the search for the
+    /// best plan.
     Plans,
-    /// What they take at least, which the prices of the search say at once.
+    /// The least time that they take, which the prices of the search tell at once.
     Bounds,
 }
 
-/// What the best such plan takes, and the plan where it was searched for; none where there is none.
+/// The time of the best plan in question, and the plan where it was searched for; `None` where
+/// there is no such plan.
 type Answer = Option<(Picoseconds, Option<Plan>)>;
 
-/// With so many strategies or fewer the plans that lost are found in no time.
+/// Up to so many strategies the alternatives are found quickly, so that plans are searched for
+/// unless bounds are asked for.
 const QUICK: usize = 2000;
 
-/// How a plan does without a collective: what is asked of the search. Two that are equal are one
-/// question.
+/// How a plan does without a collective, which is the question to the search. Collectives with
+/// equal values share one question.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Avoided {
-    /// The reader takes the value where it lies: `einsum h` without moving `x`.
+    /// The reader reads the value in the layout in which it is made: `einsum h` without moving `x`.
     Unmoved {
         /// The reader.
         reader: Told,
@@ -62,15 +64,15 @@ pub enum Avoided {
         /// The layout in which the chosen plan makes the value.
         made_in: Layout,
     },
-    /// The value is made so that nothing is left to combine over these axes: `h` never partial over
-    /// x.
+    /// The value is not made partial over these axes, so that nothing is left to combine: `h` never
+    /// partial over x.
     Complete {
         /// The value.
         value: Told,
         /// The axes, in the order of the collective.
         axes: AxisList,
     },
-    /// A composite has its dim whole: `softmax (`p`)` with S whole.
+    /// No axis splits the dim of a composite: `softmax (`p`)` with S whole.
     Whole {
         /// The composite.
         composite: Told,
@@ -86,9 +88,9 @@ pub enum Avoided {
     },
 }
 
-/// For each collective of a plan that has traffic and that no `reshard` asks for, the best plan
-/// that does without it, where there is one. In program order. Without `detail`: plans where the
-/// program is small, else bounds.
+/// For each collective of a plan that no `reshard` asks for, the best plan that does without it,
+/// where there is one; in program order. Without `detail`, plans where the program is small, and
+/// bounds else. None in a strict layer.
 pub fn alternatives(
     lowered: &Lowered,
     hardware: &Hardware,
@@ -121,7 +123,7 @@ pub fn alternatives(
     let quick = if whole.strategies() <= QUICK { Detail::Plans } else { Detail::Bounds };
     let detail = detail.unwrap_or(quick);
     let asking = Asking { lowered, hardware, limits, whole: &whole, detail };
-    // A question that several collectives ask, a chain of moves for one reader, is asked once.
+    // Several collectives may share a question, such as a chain of moves for one reader.
     let mut answers: Vec<(Avoided, Answer)> = Vec::new();
     let mut found = Vec::new();
     for site in asked {
@@ -133,7 +135,7 @@ pub fn alternatives(
                 answers.len() - 1
             }
         };
-        // What does not fit is no alternative, unless the plan itself was taken as it came.
+        // A plan that does not fit is no alternative, unless plans of any size were asked for.
         let fits = |plan: &Plan| options.any_size || needed(plan) <= hardware.hbm_bytes;
         if let Some((time, plan)) = &answers[at].1
             && plan.as_ref().is_none_or(fits)
@@ -151,7 +153,7 @@ pub fn alternatives(
     Ok(found)
 }
 
-/// What is asked, and of what.
+/// What questions about a plan are answered from.
 struct Asking<'a> {
     lowered: &'a Lowered,
     hardware: &'a Hardware,
@@ -162,12 +164,12 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// What it takes to do without a move, by other strategies of a value.
+    /// The best plan without a move, in which a value has other strategies.
     fn answer(&self, site: &MoveSite, value: ValueId) -> Result<Answer, LowerError> {
         let remembered = &self.lowered.remembered;
         let kernels = &remembered.kernels;
         let without = strategies_without(self.lowered, self.whole, site);
-        // Neither as a step of its own nor in a loop.
+        // The collective may not be done in the loop of an einsum either.
         let is_plain = |out: Layout, read: &[Layout]| {
             !kernels.may_loop(value)
                 || !out.softmax_axes().is_empty()
@@ -187,7 +189,8 @@ impl Asking<'_> {
     }
 }
 
-/// The value whose strategies have to change for a move to go, and what that means.
+/// The value whose strategies have to change so that a move is not needed, and how a plan then does
+/// without it.
 fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> {
     let program = lowered.remembered.kernels.program.as_ref();
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
@@ -222,7 +225,8 @@ fn partial_axes(mesh: &Mesh, site: &MoveSite) -> Option<AxisSet> {
 
 type Keep = Box<dyn Fn(Layout, &[Layout]) -> bool>;
 
-/// Which strategies are left to the value of [`way_around`].
+/// Whether a strategy of the value that [`way_around`] gives, as its layout and those that it
+/// reads, does without the move.
 fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep {
     let program = lowered.remembered.kernels.program.as_ref();
     let made_in = site.made_in;
@@ -254,7 +258,7 @@ fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep
     }
 }
 
-/// The moves with traffic of one plan that another has not.
+/// The moves with traffic of one plan that another does not have.
 fn moves_only_in(plan: &Plan, other: &Plan) -> Vec<InstrId> {
     let key = |plan: &Plan, id: InstrId| {
         let instr = plan.instruction(id);

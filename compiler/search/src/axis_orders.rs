@@ -1,5 +1,5 @@
-//! Orders of axes that cost a transfer: where the source writes `E_yz`, whether another order would
-//! have been cheaper.
+//! Orders of axes that cost a transfer: whether, where the source writes `E_yz`, another order
+//! would be cheaper.
 
 use shard_cost::Hardware;
 use shard_ir::{
@@ -13,14 +13,14 @@ use crate::{Limits, LowerError, LowerOptions, Lowered, Status};
 /// What other orders of axes would save.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OrderSavings {
-    /// The layouts that alone would save something, of those asked about.
+    /// The layouts, of those asked about, each of which would save something alone.
     pub found: Vec<OrderSaving>,
-    /// The layouts that were not asked about, if any.
+    /// The layouts that were not asked about, if there are any.
     pub unasked: Option<Unasked>,
 }
 
-/// Layouts that were not asked about one by one: that would take much longer than the search for
-/// the plan did.
+/// Layouts that were not asked about one by one, since that would take much longer than the search
+/// for the plan did.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Unasked {
     /// The first of them: a parameter, a pin, or the value that is returned.
@@ -29,35 +29,35 @@ pub struct Unasked {
     pub output: Option<usize>,
     /// How many they are.
     pub count: usize,
-    /// What all layouts, asked about or not, would save together at most in a step.
+    /// The most that all layouts together, asked about or not, would save in a step.
     pub at_most: Picoseconds,
 }
 
 /// A layout whose axes in another order would save time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OrderSaving {
-    /// The parameter, pin or result at fault; for a result the value that is returned.
+    /// The parameter or pin whose layout it is; for a result the value that is returned.
     pub value: ValueId,
     /// Which result it is, where it is one.
     pub output: Option<usize>,
-    /// The layout that the compiler takes when the order is left to it.
+    /// The layout that the compiler takes where the order is left to it.
     pub better: Layout,
-    /// What it saves in a step.
+    /// The time that it saves in a step.
     pub saved: Picoseconds,
-    /// The plan that does.
+    /// The plan with the better layout.
     pub plan: Plan,
 }
 
-/// With more axes than this, a search for each order asked about would make every command slow, so
-/// nothing is asked.
+/// On a mesh of more axes than this no orders are asked about: the searches would make every
+/// command slow.
 const MAX_AXES_ASKED: usize = 4;
 
-/// A question that prices leave open may take as long as the search for the plan did. So many
-/// strategies are priced and e-nodes and states made for all of them, counted as if each took what
-/// the plan took; one question is always asked.
+/// All questions that prices leave open may price and make so many strategies, e-nodes and states
+/// together, where each question counts as many as the search for the plan took. One question is
+/// always asked.
 const WORK: usize = 150_000;
 
-/// And one may expand this part of the states that a search may.
+/// Each question may expand this part of the states that a search may expand.
 pub(crate) const PART_OF_STATES: usize = 8;
 
 /// How many questions that prices leave open may be asked of a plan, at least one.
@@ -68,14 +68,15 @@ pub(crate) fn questions(lowered: &Lowered) -> usize {
 }
 
 /// For each layout of the source that names several axes on one dim, and whose value the plan
-/// moves, what leaving the order to the compiler would save.
+/// moves, what leaving the order of the axes to the compiler would save. None for a plan that is
+/// not proven.
 pub fn order_savings(
     program: &Program,
     lowered: &Lowered,
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<OrderSavings, LowerError> {
-    // Of a plan that is not known to be the best, another order is not known to save anything.
+    // A faster plan shows nothing about the order of axes unless the plan is known to be the best.
     if program.mesh.axes().len() > MAX_AXES_ASKED || lowered.optimality.status != Status::Proven {
         return Ok(OrderSavings::default());
     }
@@ -85,7 +86,7 @@ pub fn order_savings(
     }
     let hardware = &*options.priced_by(hardware);
     let expansions = options.limits.expansions / PART_OF_STATES;
-    // A saving that only trials find is not worth what they take.
+    // A saving that only trials find is not worth the time that trials take.
     let limits = Limits { expansions, trials: false, time_alone: true, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
     let cost = lowered.optimality.cost.0;
@@ -94,7 +95,7 @@ pub fn order_savings(
         sites.iter().for_each(|site| site.leave_open(&mut freed));
         freed
     };
-    // All of them left open at once save at least what each alone does, and mostly that is nothing.
+    // All orders left open at once save at least what each alone does, and mostly that is nothing.
     let all = freed(&sites);
     let nothing = || Ok(OrderSavings::default());
     let remembered = &lowered.remembered;
@@ -174,7 +175,7 @@ impl OrderSite {
     }
 }
 
-/// Where several axes are named on one dim of a value that the plan moves.
+/// The places in the source that name several axes on one dim of a value that the plan moves.
 fn sites(program: &Program, lowered: &Lowered) -> Vec<OrderSite> {
     let ordered = |p: &LayoutPattern| p.dims.iter().any(|d| d.axes.len() > 1 && !d.any_order);
     let values = program.value_ids().filter(|id| match &program.value(*id).def {
@@ -191,8 +192,8 @@ fn sites(program: &Program, lowered: &Lowered) -> Vec<OrderSite> {
     values.map(OrderSite::Value).chain(outputs.map(|(i, _)| OrderSite::Output(i))).collect()
 }
 
-/// Whether a plan moves a value of the program with traffic in which whole blocks change places or
-/// gather.
+/// Whether a plan moves a value of the program, by its name, with traffic that combines no terms:
+/// whole blocks are gathered or change places.
 fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
     let name = crate::emit::name_of(program, id);
     lowered.plan.instructions.iter().any(|instr| match &instr.kind {

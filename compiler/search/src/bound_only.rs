@@ -1,4 +1,4 @@
-//! The lower bound alone: what prices say of every form of a program, and no search for a plan.
+//! The lower bound alone: prices bound every form of a program, and no plan is searched for.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,22 +15,24 @@ use crate::memory::DeviceMemory;
 use crate::relax::{Setting, Wanted, all_plans};
 use crate::{LowerError, LowerOptions, TIME_LIMIT};
 
-/// What no plan of a program falls below.
+/// A lower bound on all plans of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LowerBound {
     /// No plan takes less.
     pub time: Picoseconds,
-    /// The weights and caches of no plan take less on a device, over the whole stack, in bytes.
+    /// The least that the weights and caches of any plan take on a device, over the whole stack, in
+    /// bytes.
     pub least_kept: u64,
-    /// It is proven that no plan fits in the memory of a device; the time is of plans of any size,
-    /// then.
+    /// Whether it is proven that no plan fits in the memory of a device. `time` then bounds the
+    /// plans of any size.
     pub none_fits: bool,
-    /// The limit that ended it, by name, where a later end might have given a better bound.
+    /// The limit that ended the search for the bound, by name, where a higher limit might have
+    /// given a better one.
     pub stopped_by: Option<String>,
 }
 
-/// Bounds all plans of a program on some hardware that fit in its memory, or all plans where
-/// `any_size` says so. Asks no more of the options than what they say of the plan space.
+/// Bounds all plans of a program that fit in the memory of the hardware, or all plans with
+/// `any_size`. Of the options only those that define the plan space count.
 pub fn lower_bound(
     program: &Program,
     hardware: &Hardware,
@@ -44,7 +46,7 @@ pub fn lower_bound(
         (of_all_forms(program, hardware, &of_any_size), true)
     } else {
         match of_all_forms(program, hardware, options) {
-            // What was left out of the plan space has no room in any plan.
+            // What was left out of the plan space is in no plan that fits.
             Err(LowerError::Unreachable { .. }) => {
                 (of_all_forms(program, hardware, &of_any_size), true)
             }
@@ -72,15 +74,15 @@ fn of_all_forms(
         && let Some(bound) = of_choices(&choices, priced, options)?
         && saturated.cut().is_none()
     {
-        // Where the source computes something twice, the form written is none of these.
+        // Where the source computes something twice, the form written is none of the choices.
         let written =
             if choices.merged { of_form(saturated.written(), priced, options)? } else { None };
         return Ok((written.map_or(bound, |written| written.min(bound)), None));
     }
     let forms = saturated.forms(limits);
     let cut = forms.cut.map(|cut| (cut.first_bound(program, priced), cut.limit));
-    // The most promising form first: its bound is from flops alone until its turn comes. Once one
-    // comes up again, none of the others can be below it.
+    // The form of least bound comes first, with a bound from flops alone. It gets a bound by prices
+    // and is put back. Once a form comes up with a bound by prices, no other has a lower one.
     let mut forms_left: Vec<Option<Form>> = Vec::new();
     let mut open: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     for (at, form) in forms.all.into_iter().enumerate() {
@@ -90,7 +92,7 @@ fn of_all_forms(
     while let Some(Reverse((least, at))) = open.pop() {
         let Some(form) = forms_left[at].take() else {
             return Ok(match cut {
-                // Nothing is known of what was left out but its flops.
+                // Of the forms that were left out flops alone are known.
                 Some((of_cut, limit)) if of_cut < least => (of_cut, Some(limit)),
                 _ => (least, None),
             });
@@ -108,8 +110,8 @@ fn of_all_forms(
     Err(LowerError::Unreachable { value: None, output: None })
 }
 
-/// What prices say that any plan of forms takes that are too many to list, in picoseconds; `None`
-/// where they say nothing of all at once.
+/// The bound by prices on the plans of forms that are too many to list, in picoseconds; `None`
+/// where prices do not bound all forms at once.
 fn of_choices(
     choices: &Choices<'_>,
     hardware: &Hardware,
@@ -139,7 +141,7 @@ fn of_choices(
     Ok(of_any_size.max(bound(true)?))
 }
 
-/// What prices say that any plan of a form takes, in picoseconds; `None` where it has none.
+/// The bound by prices on the plans of a form, in picoseconds; `None` where it has no plan.
 fn of_form(
     form: Form,
     hardware: &Hardware,
@@ -161,8 +163,8 @@ fn of_form(
     if options.any_size {
         return Ok(of_any_size);
     }
-    // Both are true of the plans that fit. Where memory does not bind, sweeps that need not count
-    // it may come further.
+    // Both bounds hold for the plans that fit. Where memory does not bind, sweeps without it may
+    // lift the bound further.
     let of_those_that_fit = bound(Some(DeviceMemory::new(program, hardware.hbm_bytes)))?;
     Ok(of_those_that_fit.and_then(|bound| Some(bound.max(of_any_size?))))
 }

@@ -1,21 +1,21 @@
 //! From a [`Program`] to the cheapest [`Plan`], with proof: the e-graph, its rules, and the search.
 //!
-//! One e-class is one value in one layout; its e-nodes are the ways of having it: an op on operands
-//! in certain layouts (a *strategy*), or a collective from another layout of the same value (a
+//! An e-class is a value in a layout; its e-nodes are the ways of having it: an op on operands in
+//! certain layouts (a *strategy*), or a collective from another layout of the same value (a
 //! *move*). The [`rules`] define the plan space.
 //!
-//! The flow, a module a step:
+//! The modules, in the order of the flow:
 //!
 //! 1. `logical`: the equal ways of computing a program, each a program of its own, from an e-graph
 //!    without layouts.
-//! 2. `relax`: prices on values bound every plan and tell which part of the space can hold a best
-//!    one. Built from the rules; knows time alone.
-//! 3. `space`: that part as a saturated e-graph; `table` reads it off.
-//! 4. `search`: the plan of least cost in it, a shared value counted once, ties broken by the rule
-//!    of the cost model.
+//! 2. `relax`: prices on values, which bound every plan and tell which part of the plan space can
+//!    have a best one. It is built from the rules and knows time alone.
+//! 3. `space`: that part of the plan space as a saturated e-graph; `table` reads it off.
+//! 4. `search`: the plan of least cost in the e-graph. A shared value is counted once, and ties are
+//!    broken by the rule of the cost model.
 //! 5. `emit`, `reason`: the plan as instructions, each with its rule and the reason of each move.
 //!
-//! [`alternatives`] and [`order_savings`] ask what other plans would have cost; [`share_weights`]
+//! [`alternatives`] and [`order_savings`] tell what other plans would have cost; [`share_weights`]
 //! chooses the layouts of weights that several phases have in common.
 
 mod alternatives;
@@ -76,7 +76,7 @@ use std::borrow::Cow;
 use shard_cost::{Hardware, Objective, Weights};
 use shard_ir::{Picoseconds, Plan, Program, ValueId};
 
-/// What lowering is asked for.
+/// What is asked of lowering.
 #[derive(Clone, Debug, Default)]
 pub struct LowerOptions {
     /// Treat the layer as `strict`, whether or not it says so.
@@ -84,17 +84,17 @@ pub struct LowerOptions {
     /// What is minimised: [`Objective::Comm`] counts the time of moves alone and breaks ties by
     /// flops; every other one counts the time of all steps.
     pub objective: Objective,
-    /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow,
-    /// and the same plan. For those who want to check the bounds.
+    /// Saturate the e-graph with the whole plan space and search all of it, without bounds. This is
+    /// slow and gives the same plan; it is for checking the bounds.
     pub whole_space: bool,
     /// Einsums may do a collective in their loops ([`rules::loops`]). Not in a strict layer, where
     /// every collective is a step of its own.
     pub fuse: bool,
-    /// The only ways in which the values of the program may be made, as it is written; for
-    /// questions about a plan. All ways for `None`.
+    /// The only ways in which the values of the program, as it is written, may be made, for
+    /// questions about a plan; all ways for `None`.
     pub forced: Option<Forced>,
-    /// Take plans that do not fit in the memory of a device, too: for those who only execute the
-    /// plan, or have no chip.
+    /// Take plans that do not fit in the memory of a device, too. This is for those who only
+    /// execute the plan, or have no chip.
     pub any_size: bool,
     /// Where the search stops.
     pub limits: Limits,
@@ -104,11 +104,11 @@ pub struct LowerOptions {
 /// place.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// E-nodes in the e-graph of one program.
+    /// E-nodes in the e-graph of one form.
     pub nodes: usize,
-    /// States that the extraction may expand before it settles for a bounded plan.
+    /// States that the search of one region may expand before it ends with a bounded plan.
     pub expansions: usize,
-    /// States expanded after the optimum is known, to compare the plans that tie with it.
+    /// States expanded after the best plan is known, to compare the plans that tie with it.
     pub tie_expansions: usize,
     /// Layouts of all values together, and of any one value.
     pub layouts: usize,
@@ -116,34 +116,35 @@ pub struct Limits {
     pub strategies: usize,
     /// Sweeps of the bound over the program.
     pub sweeps: usize,
-    /// Layouts of the labels of a layer, over all of them, that a certificate may tell apart.
+    /// Combinations of layouts of the labels of a layer that a certificate may tell apart.
     pub label_layouts: usize,
-    /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are
-    /// looked at apart.
+    /// Branches of the plan space that are looked at: by layouts of labels, and by ways of filling
+    /// the memory.
     pub branches: usize,
     /// Branches that are looked at one after another without a better plan or a better bound.
     pub branches_in_vain: usize,
-    /// Searches in less and less memory, where none found a plan in the memory that there is.
+    /// Searches in less and less memory, where no plan was found in the memory that there is.
     pub descents: usize,
-    /// Whether a plan that memory ended the search with is bettered by shorter searches.
+    /// Whether shorter searches try to better a plan within memory that a limit ended the search
+    /// with.
     pub trials: bool,
-    /// Whether only the time of the best plan is asked for: within memory, what prices alone show
-    /// of it is not worked out then, nor what is told of plans that tie.
+    /// Whether only the time of the best plan is asked for. Within memory the bound that prices
+    /// alone show is not worked out then.
     pub time_alone: bool,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing
     /// the same.
     pub forms: usize,
-    /// Forms read off the logical e-graph, of which those of fewest flops are searched.
+    /// Forms that are read off the logical e-graph; those of fewest flops are searched.
     pub enumerated_forms: usize,
     /// E-nodes that rules may add to the logical e-graph.
     pub logical_nodes: usize,
-    /// Parts of the plan space that are divided where the bound of [`overlap_bound`] is sought.
+    /// Parts of the plan space that [`overlap_bound`] may divide.
     pub overlap_branches: usize,
-    /// Plans near that bound that are looked for, one for each distance from it.
+    /// Plans that [`overlap_bound`] looks for near its bound, one for each distance from it.
     pub overlap_plans: usize,
-    /// Ends the search from outside: the only limit that is no count.
+    /// Ends the search from outside; the only limit that is no count.
     pub stop: Stop,
-    /// No limit: what searches with clones of these limits make once for all of them.
+    /// No limit, but what all searches with clones of these limits make once and share.
     pub cache: SearchCache,
 }
 
@@ -174,7 +175,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits of a search of this part of the work: `part(8)` is an eighth.
+    /// The limits of a search that may do a part of the work: an eighth for `part(8)`. E-nodes,
+    /// expansions and branches are divided, the other limits stay.
     pub fn part(&self, of: usize) -> Limits {
         Limits {
             nodes: self.nodes / of,
@@ -185,18 +187,18 @@ impl Limits {
     }
 }
 
-/// A lowered program, with what is known of how good it is.
+/// A lowered program, with what is known of how good its plan is.
 #[derive(Clone, Debug)]
 pub struct Lowered {
-    /// The plan; each instruction bears the rule that made it, the place in the source and, for a
+    /// The plan. Each instruction has the rule that made it, the place in the source and, for a
     /// move, the reason.
     pub plan: Plan,
-    /// How far from the best plan of the plan space.
+    /// How far the plan is from the best of the plan space.
     pub optimality: Optimality,
-    /// Sizes, for those who watch the search.
+    /// The size of the search.
     pub stats: Stats,
-    /// Parameters with which, stored as the plan has them, a short search of the rest ended with a
-    /// proof, where some were tried: of a bounded plan within memory.
+    /// For a bounded plan within memory that trials tried to better: parameters with which, held as
+    /// the plan stores them, a short search ended with a proof; none where no trial did.
     pub proven_with: Option<Vec<ValueId>>,
     remembered: lower::Remembered,
 }
@@ -214,17 +216,17 @@ pub struct Optimality {
     pub status: Status,
     /// What the proof rests on; `None` when bounded.
     pub proof: Option<Proof>,
-    /// The plan's cost.
+    /// The cost of the plan.
     pub cost: Picoseconds,
-    /// No plan of the space costs less (of those that fit, where memory binds); the cost, where the
-    /// plan is proven.
+    /// No plan of the plan space costs less; where memory binds, no plan that fits. Equal to the
+    /// cost where the plan is proven.
     pub lower_bound: Picoseconds,
-    /// What prices on values alone say that no plan costs less than; `None` where the bound is of
-    /// another kind. Where a proof is by search, it is lower than the cost.
+    /// The lower bound that prices on values alone show; `None` where the bound is of another kind.
+    /// It is below the cost where the proof is by search.
     pub price_bound: Option<Picoseconds>,
-    /// The limit that stopped the search, by name; `None` when proven.
+    /// The limit that ended the search, by name; `None` when proven.
     pub stopped_by: Option<String>,
-    /// Not all plans that tie with this one were compared, so the tie rule may have been cut short.
+    /// Not all plans that tie with this one were compared, so that the tie rule may prefer another.
     pub ties_cut: bool,
 }
 
@@ -234,21 +236,21 @@ shard_ir::worded! {
     pub enum Status {
         /// No plan of the space is cheaper.
         Proven = "proven",
-        /// A plan may be cheaper, by no more than cost less lower bound.
+        /// A plan may be cheaper, by no more than the cost minus the lower bound.
         Bounded = "bounded",
     }
     /// The word in reports and JSON.
     fn word;
 }
 
-/// Sizes of a search.
+/// The size of a search, over all e-graphs that it built.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// E-classes: values in layouts.
+    /// The number of e-classes, which are values in layouts.
     pub classes: usize,
-    /// E-nodes: ways of having them.
+    /// The number of e-nodes, which are ways of having a value in a layout.
     pub nodes: usize,
-    /// States that the extraction expanded.
+    /// The number of states that were expanded.
     pub expansions: usize,
 }
 
@@ -258,10 +260,10 @@ pub enum LowerError {
     /// No strategies and moves lead to the layouts that the source demands.
     #[error("no plan reaches the layout demanded of value {value:?}")]
     Unreachable {
-        /// A value of the program as it is written that cannot be had as demanded; `None` where
-        /// none of it is to blame, but the layouts of several together, or a value of another form.
+        /// A value of the program, as it is written, that cannot be had as demanded. `None` where
+        /// the demands on several values exclude each other, or the value is one of another form.
         value: Option<ValueId>,
-        /// The output at fault, where it is a result's type that cannot be reached.
+        /// The result whose type cannot be reached, where it is one.
         output: Option<usize>,
     },
     /// No layout fits every type that bears a label.
@@ -270,22 +272,22 @@ pub enum LowerError {
     /// A strict layer needs collectives that are not written.
     #[error("a strict layer needs collectives that are not written")]
     Strict {
-        /// The plan that lowering would choose if it might insert.
+        /// The plan that lowering would choose if it might insert moves.
         plan: Box<Plan>,
         /// The moves of that plan that no `reshard` asks for.
         inserted: Vec<shard_ir::InstrId>,
     },
-    /// Plans there are, but none that fits in the memory of a device was found.
+    /// The program has plans, but none was found that fits in the memory of a device.
     #[error("no plan that fits in memory was found")]
     NoPlanFits {
         /// The fastest plan of those that do not fit.
         plan: Box<Plan>,
-        /// What the weights and caches of any plan take on each device, over the whole stack, in
-        /// bytes. More than the device has where they alone are too large; else it is what has to
-        /// be held beside them.
+        /// The least that the weights and caches of any plan take on each device, over the whole
+        /// stack, in bytes. Where the device has that much, it is the activations that have no
+        /// room.
         least: u64,
-        /// Whether there is none: weights and caches alone are too large, or the search left
-        /// nothing out. Else one may have been missed.
+        /// Whether it is proven that no plan fits: weights and caches alone are too large, or the
+        /// search left nothing out. Else a plan may have been missed.
         proven: bool,
     },
     /// A limit was reached before any plan was found.
@@ -299,10 +301,10 @@ pub enum LowerError {
     /// Every plan takes longer than a search counts.
     #[error("every plan takes {} s or longer, and times are counted up to that", .0.seconds())]
     TooLong(Picoseconds),
-    /// Its time was up ([`Stop`]) before any plan was found.
+    /// The time of the search was up ([`Stop`]) before any plan was found.
     #[error("the time was up before any plan was found")]
     OutOfTime,
-    /// It was asked to end ([`Stop`]).
+    /// The search was asked to stop ([`Stop`]).
     #[error("the search was stopped")]
     Stopped,
     /// A defect of this program.
@@ -317,7 +319,7 @@ pub fn lower(
     options: &LowerOptions,
 ) -> Result<Lowered, LowerError> {
     let priced = &*options.priced_by(hardware);
-    // Of plans that take longer than is wanted nothing is asked.
+    // A search that wants only faster plans may find none though there are slower ones.
     let asks_for_all = options.forced.as_ref().is_none_or(|forced| forced.below.is_none());
     let lowered = match lower::lower(program, priced, options) {
         Err(LowerError::Unreachable { .. })
@@ -337,8 +339,8 @@ pub fn lower(
     if options.objective == Objective::Comm { lowered.map(tell) } else { lowered }
 }
 
-/// Gives each op that joins a kernel the rule that says so. A search in which ops take no time
-/// takes a kernel for the ops that it is.
+/// Gives each op that joins a kernel the rule that says so. A search in which ops take no time does
+/// not tell a kernel from its ops one by one.
 fn tell_kernels(plan: &mut Plan) {
     let joins = shard_cost::elementwise_joins(plan);
     for (instr, _) in plan.instructions.iter_mut().zip(joins).filter(|(_, joins)| joins.is_some()) {
@@ -349,8 +351,8 @@ fn tell_kernels(plan: &mut Plan) {
     }
 }
 
-/// Whether a program has a plan on a chip on which nothing takes time. Where times are counted,
-/// what takes longer than can be counted looks like what there is no way to.
+/// Whether a program has a plan at all, on a chip on which nothing takes time. Where times are
+/// counted, a plan that takes longer than can be counted looks like no plan.
 fn is_reachable(program: &Program, hardware: &Hardware, options: &LowerOptions) -> bool {
     let timeless = hardware.weighted(Weights { ops: 0, moves: 0 });
     lower::lower(program, &timeless, &LowerOptions { any_size: true, ..options.clone() }).is_ok()
@@ -366,18 +368,18 @@ impl LowerOptions {
     }
 }
 
-/// The plan of least memory that was found.
+/// The result of a search for the plan of least memory.
 #[derive(Clone, Debug)]
 pub struct Smallest {
-    /// The fastest in the least memory that a plan was found for; `None` where nothing smaller than
-    /// the fastest of all was found.
+    /// The plan of least memory that was found, the fastest in its memory; `None` where none is
+    /// smaller than the fastest plan of all.
     pub lowered: Option<Lowered>,
-    /// What any plan needs at least on each device, over the whole stack, in bytes. Where searches
-    /// prove nothing, that is [`least_kept`].
+    /// What any plan needs at least on each device, over the whole stack, in bytes: as far as
+    /// searches prove it, and never less than [`least_kept`].
     pub least: u64,
 }
 
-/// The plan of least memory, searched for from `fastest` down, which is the fastest of all.
+/// Searches for the plan of least memory; `fastest` is the fastest plan of all.
 pub fn smallest(
     program: &Program,
     hardware: &Hardware,
@@ -387,7 +389,7 @@ pub fn smallest(
     lower::Fitting { program, hardware, options, fastest }.smallest()
 }
 
-/// What the weights and caches of a program take at least on each device, over the whole stack, in
+/// The least that the weights and caches of a program take on each device, over the whole stack, in
 /// bytes.
 pub fn least_kept(program: &Program) -> u64 {
     memory::DeviceMemory::new(program, 0).least()

@@ -1,10 +1,10 @@
-//! Programs of more forms than can be looked at one by one, whose choices are made apart from each
-//! other.
+//! Programs with more forms than can be looked at one by one, whose clusters of choices are
+//! independent of each other.
 //!
-//! One form is solved; each alternative of each cluster is bounded in it at its prices ([`Apart`]).
-//! Where some alternative is cheaper than the one taken, it is taken, and the new form is solved,
-//! until none is. What is known then of the alternatives bounds every form, and few forms are left
-//! that may be as good as the best plan of the last one.
+//! One form is solved, that is, priced. At its prices each alternative of each cluster is bounded
+//! ([`Apart`]). Where an alternative is cheaper than the one in the form, it takes its place, and
+//! the new form is solved, until no alternative is cheaper. The bounds of the alternatives then
+//! bound every form, and few forms are left that may be as good as the best plan of the last one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -21,21 +21,21 @@ use crate::relax::{Branch, Setting};
 
 /// What is known of all forms at once.
 pub(crate) struct Narrowed {
-    /// The alternative of each cluster in the solved form of the best bound.
+    /// The alternative of each cluster in the solved form that gave the best bound.
     pub(crate) picks: Vec<usize>,
     /// No plan of any form takes less, in picoseconds.
     pub(crate) bound: u64,
     /// For each cluster and alternative, by how much it lifts the bound above that of the cheapest
-    /// one, in picoseconds, rounded down; `None` where it has no plan.
+    /// alternative, in picoseconds, rounded down; `None` where it has no plan.
     beyond: Vec<Vec<Option<u64>>>,
 }
 
-/// So many forms are solved on the way to the best.
+/// How many forms are solved at most.
 const MOST_SOLVED: usize = 12;
 
-/// Bounds all forms. `kernels_of` makes a form ready and `kernels_of_part` a part of one, `solve`
-/// bounds all its plans. `None` where no form could be solved, or an alternative asks for what the
-/// others do without.
+/// Bounds all forms. `kernels_of` gives the kernels of a form and `kernels_of_part` those of a part
+/// of one; `solve` prices a form. `None` where no form could be solved, or where an alternative
+/// cannot be bounded at the prices of the solved form.
 pub(crate) fn narrowed(
     choices: &Choices<'_>,
     ground: Setting<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn narrowed(
         let Some(bound) = apart.picoseconds(least.iter().copied().fold(apart.bound(), add)) else {
             break;
         };
-        // The same again where none is cheaper.
+        // Where no alternative is cheaper the picks stay, which ends the loop.
         let cheapest = |((known, least), pick): ((&Vec<i64>, &i64), &usize)| {
             if known[*pick] == *least {
                 *pick
@@ -101,7 +101,7 @@ fn at_prices(
             }
             let mut other = picks.to_vec();
             other[at] = alternative;
-            // Classes that need each other are in no form.
+            // An alternative in which classes need each other is in no form.
             let Some(part) = choices.part(&other, at) else {
                 known.push(FAR);
                 continue;
@@ -117,9 +117,8 @@ fn at_prices(
 }
 
 impl Narrowed {
-    /// The alternatives of the forms that may have a plan of at most `most` picoseconds, `limit` of
-    /// them at most, and for each a bound; and what all those that are left out take at least,
-    /// where there are any.
+    /// The forms that may have a plan of at most `most` picoseconds, `limit` of them at most, each
+    /// as its alternatives and a bound; and a bound on the forms that are left out, if any are.
     pub(crate) fn forms(&self, most: u64, limit: usize) -> (Vec<(Vec<usize>, u64)>, Option<u64>) {
         let mut found = Vec::new();
         let mut left_out: Option<u64> = None;

@@ -1,9 +1,9 @@
 //! One stored layout for the weights of all phases.
 //!
-//! The phases of a layer are put side by side in one program, in which a weight whose layout is
-//! free is one parameter that all of them read, and each step counts as often as a request takes
-//! it. The best plan of that program is the best choice of stored layouts, with the proof that goes
-//! with it; everything but the weights' layouts is forgotten again.
+//! The phases of a layer are put side by side in one program. A weight whose layout is free is one
+//! parameter there, which all phases read, and each phase counts as often as a request runs it. The
+//! best plan of that program has the best stored layouts, and its proof is theirs; nothing else of
+//! that plan is kept.
 
 mod side_by_side;
 mod within_memory;
@@ -19,22 +19,22 @@ use crate::{
 };
 use side_by_side::side_by_side;
 
-/// The phases of a layer with their weights' layouts settled.
+/// The phases of a layer with the stored layouts of their weights.
 #[derive(Clone, Debug)]
 pub struct SharedWeights {
-    /// The programs, one for each phase, every weight in the layout that is stored.
+    /// The program of each phase, with every weight in its stored layout.
     pub programs: Vec<Program>,
     /// The weights whose layouts were free.
     pub weights: Vec<SharedWeight>,
-    /// For each phase what a step of it would take if the weights were stored as it alone would
-    /// have them: where memory is a constraint, in its best plan that fits.
+    /// For each phase the time of a step if the weights were stored for it alone; where memory is a
+    /// constraint, in its best plan that fits.
     pub alone: Vec<Picoseconds>,
-    /// What a request takes, and how far that is from the best choice of stored layouts.
+    /// The time of a request, and how far it is from that of the best stored layouts.
     pub request: Optimality,
 }
 
 impl SharedWeights {
-    /// What a request would take if each phase had its weights stored for it alone.
+    /// The time of a request if each phase had its weights stored for it alone.
     pub fn request_alone(&self) -> Picoseconds {
         let terms =
             self.programs.iter().zip(&self.alone).map(|(p, time)| time.0.saturating_mul(steps(p)));
@@ -51,17 +51,17 @@ struct Phases<'a> {
     options: &'a LowerOptions,
 }
 
-/// Layouts that free weights may be stored in.
+/// Stored layouts of the free weights.
 struct StoredLayouts {
     layouts: Vec<Layout>,
-    /// What a request takes with them, and how far that is from the best.
+    /// The time of a request with these layouts, and how far it is from the best.
     request: Optimality,
-    /// The best plan of each phase with them, where these are known.
+    /// The best plan of each phase with these layouts, where they are known.
     plans: Option<Vec<Lowered>>,
 }
 
 impl StoredLayouts {
-    /// What each phase would have by itself, in these plans.
+    /// Layouts that each phase would have by itself, with its plans.
     fn of(programs: &[&Program], layouts: Vec<Layout>, plans: Vec<Lowered>) -> StoredLayouts {
         StoredLayouts { layouts, request: sum(programs, &plans), plans: Some(plans) }
     }
@@ -78,14 +78,14 @@ impl StoredLayouts {
 pub struct SharedWeight {
     /// The parameter, the same in all phases.
     pub value: ValueId,
-    /// How it is stored.
+    /// The layout in which it is stored.
     pub stored: Layout,
-    /// How each phase alone would have it stored.
+    /// The layout in which each phase alone would have it stored.
     pub alone: Vec<Layout>,
 }
 
-/// Chooses the stored layouts of the weights of a layer, given in each of its phases. `None` where
-/// nothing is to choose.
+/// Chooses the stored layouts of the weights of a layer, given as the programs of its phases.
+/// `None` where there is one phase, or no weight leaves its layout open.
 ///
 /// ```text
 /// minimise, over the stored layouts W,  sum over phases p of  steps(p) * time(best plan of p with weights stored as W)
@@ -101,7 +101,7 @@ pub fn share_weights(
         return Ok(None);
     }
     let phases = Phases { programs, free: &free, hardware, options };
-    // What each phase has room for is asked of the choice, and only then of the search.
+    // Layouts are first chosen for plans of any size. Only if these do not fit is memory searched.
     let any_size = LowerOptions { any_size: true, ..options.clone() };
     let of_any_size = Phases { options: &any_size, ..phases };
     let alone: Vec<Lowered> = programs
@@ -113,11 +113,11 @@ pub fn share_weights(
     };
     let own = of_each(&alone);
     let best = if own.iter().all(|layouts| *layouts == own[0]) {
-        // What is best for each is best for all.
+        // Layouts that are best for each phase are best for all.
         StoredLayouts::of(programs, own[0].clone(), alone.clone())
     } else {
         match of_any_size.best_of_own(&alone, &alone, "phases") {
-            // What one of them would have costs the others nothing: no choice is better.
+            // The layouts of one phase cost the others nothing: no layouts are better.
             Ok(best) if best.request.status == Status::Proven => best,
             Ok(best) => of_any_size.best_of_all(Some(best))?,
             Err(LowerError::Unreachable { .. }) => of_any_size.best_of_all(None)?,
@@ -128,7 +128,7 @@ pub fn share_weights(
         if options.any_size || of_any_size.fit(&best, &alone)? {
             (best, alone)
         } else {
-            // What each phase would have by itself is for comparison: it is not tried to better.
+            // The plans of each phase by itself are for comparison, so they are not bettered.
             let limits = Limits { trials: false, ..options.limits.clone() };
             let untried = LowerOptions { limits, ..options.clone() };
             let fit: Vec<Lowered> = programs
@@ -176,8 +176,8 @@ impl Phases<'_> {
         Ok(plans.iter().all(|phase| needed(&phase.plan) <= capacity))
     }
 
-    /// The best plan of each phase with these layouts stored, given the best under layouts of its
-    /// own, which is that plan where they are the same.
+    /// The best plan of each phase with these stored layouts. `own` has the best plan of each phase
+    /// by itself, which is the one where it stores the same layouts.
     fn under(&self, layouts: &[Layout], own: &[Lowered]) -> Result<Vec<Lowered>, LowerError> {
         let phase = |(program, own): (&&Program, &Lowered)| {
             if stored(&own.plan, self.free) == layouts {
@@ -189,15 +189,15 @@ impl Phases<'_> {
         self.programs.iter().zip(own).map(phase).collect()
     }
 
-    /// The best plan of each phase with these layouts stored, if a request takes less than `below`,
-    /// in picoseconds; given the best under layouts of its own, which no other layouts beat.
+    /// The best plan of each phase with these stored layouts, if a request takes less than `below`
+    /// picoseconds with them. `own` has the best plan of each phase by itself, which is no slower.
     fn under_below(
         &self,
         layouts: &[Layout],
         own: &[Lowered],
         below: u64,
     ) -> Result<Option<Vec<Lowered>>, LowerError> {
-        // No phase takes less than under the layouts that it would have.
+        // No phase takes less than by itself.
         let Phases { programs, free, hardware, options } = *self;
         let mut request = Request::of(programs, own);
         let mut phases = Vec::with_capacity(programs.len());
@@ -216,7 +216,7 @@ impl Phases<'_> {
                 ) {
                     Ok(Some(found)) => found,
                     Ok(None) => return Ok(None),
-                    // It found no plan of so little time, nor that there is none: others may.
+                    // Whether there is a plan of so little time is open, so all plans are searched.
                     Err(LowerError::Limit { .. }) => lower(&program, hardware, options)?,
                     Err(other) => return Err(other),
                 }
@@ -227,12 +227,11 @@ impl Phases<'_> {
         Ok((request.least() < below).then_some(phases))
     }
 
-    /// The best stored layouts, found by a search over all phases at once; `known` are the best of
-    /// those that a phase would have by itself, which stay where nothing is better or the search
-    /// ends early.
+    /// The best stored layouts, found by a search over all phases side by side. `known` has the
+    /// best layouts among those that one phase would have by itself; they are kept where no layouts
+    /// are better or the search ends early.
     fn best_of_all(&self, known: Option<StoredLayouts>) -> Result<StoredLayouts, LowerError> {
-        // All that takes no longer, so that the search finds these too, and says what is proven of
-        // them.
+        // Plans that tie with the known layouts are wanted too, so that the search proves these.
         let below = known.as_ref().map_or(u64::MAX, |known| known.request.cost.0.saturating_add(1));
         let joint = side_by_side(self.programs, self.free);
         let limit =
@@ -252,13 +251,13 @@ impl Phases<'_> {
         match (known, limit) {
             (Some(known), Some(limit)) => Ok(known.stopped_by(limit)),
             (Some(known), None) => Ok(known),
-            // Each phase has a plan, so it is the common layout that is missing.
+            // Each phase has a plan by itself, so there are no common layouts.
             (None, _) => Err(LowerError::Unreachable { value: Some(self.free[0]), output: None }),
         }
     }
 
-    /// The best of the layouts that each phase would have, whose plans `own` are under the same
-    /// options, and a bound from the fastest plans of all.
+    /// The best layouts among those that one phase would have by itself. `own` has the best plan of
+    /// each phase under the same options, `fastest` the fastest of any size, which bound a request.
     fn best_of_own(
         &self,
         fastest: &[Lowered],
@@ -269,8 +268,7 @@ impl Phases<'_> {
         let own_layouts: Vec<Vec<Layout>> =
             own.iter().map(|lowered| stored(&lowered.plan, self.free)).collect();
         for (i, layouts) in own_layouts.iter().enumerate() {
-            // The same choice of two phases is one choice; a phase with its own layouts is as it is
-            // alone.
+            // Two phases may have the same layouts.
             if own_layouts[..i].contains(layouts) {
                 continue;
             }
@@ -312,27 +310,29 @@ impl Phases<'_> {
     }
 }
 
-/// What each phase of a request takes at least, in all its steps: in picoseconds.
+/// For each phase of a request the number of its steps, and the least time of a step in
+/// picoseconds.
 struct Request(Vec<(u64, u64)>);
 
 impl Request {
-    /// With what is known of the plans of each phase.
+    /// The request, with the bounds of a plan of each phase.
     fn of(programs: &[&Program], known: &[Lowered]) -> Request {
         let phases = programs.iter().zip(known);
         let least = |known: &Lowered| known.optimality.lower_bound.0;
         Request(phases.map(|(program, known)| (steps(program), least(known))).collect())
     }
 
-    /// A step of a phase takes so long.
+    /// Notes the time of a step of a phase.
     fn takes(&mut self, phase: usize, time: Picoseconds) {
         self.0[phase].1 = time.0;
     }
 
+    /// What the request takes at least, in picoseconds.
     fn least(&self) -> u64 {
         self.0.iter().fold(0, |sum, (steps, time)| sum.saturating_add(steps.saturating_mul(*time)))
     }
 
-    /// What a step of a phase has to take less than so that the request takes less than `below`.
+    /// The time that a step of a phase has to stay below for the request to stay below `below`.
     fn left_for(&self, phase: usize, below: u64) -> u64 {
         let (steps, time) = self.0[phase];
         let others = self.least().saturating_sub(steps.saturating_mul(time));
@@ -345,12 +345,13 @@ fn is_free_weight(program: &Program, id: ValueId) -> bool {
     matches!(value.def, Def::Parameter { kind, .. } if kind.is_weight()) && is_open(program, id)
 }
 
-/// How many of its steps a request takes.
+/// How many steps of a phase a request takes.
 fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
 }
 
-/// What the phases take in a request, each with the weights that it has.
+/// What is known of a request, from the plans of its phases: its time is the sum over all their
+/// steps.
 fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
     let total = |of: &dyn Fn(&Optimality) -> Picoseconds| {
         let terms =
@@ -358,7 +359,7 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
         Picoseconds(terms.fold(0, u64::saturating_add))
     };
     let priced = phases.iter().all(|l| l.optimality.price_bound.is_some());
-    // The phases together are only as proven as the least proven of them.
+    // The request is only as proven as the least proven of its phases.
     let least_known = |o: &&Optimality| match (o.status, o.proof) {
         (Status::Bounded, _) => 0,
         (Status::Proven, Some(Proof::Certificate)) => 2,

@@ -4,8 +4,8 @@ use shard_ir::{Def, Dim, DimId, FoldId, LabelId, LayoutPattern, Output, Program,
 
 use super::steps;
 
-/// All phases as one program. The free weights come first, stored before any step; each phase reads
-/// them through a pin.
+/// All phases as one program. The free weights come first and are stored before any step; each
+/// phase reads them through pins.
 pub(super) fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
     let first = programs[0];
     let mut joint = Program {
@@ -24,8 +24,8 @@ pub(super) fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
         joint.values.push(weight);
     }
     for program in programs {
-        // The weights stand first, in the folded blocks of the first phase: those of all phases are
-        // the same.
+        // The folded blocks of the first phase come first, so that the weights, which stand in
+        // them, keep their numbers.
         let folds = joint.folds.len() as u16;
         joint.folds.extend(program.folds.iter().cloned());
         let dims: Vec<DimId> =
@@ -85,7 +85,7 @@ pub(super) fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
     joint
 }
 
-/// The dim of this name and size, added where there is none as yet.
+/// The dim with the name and size of this one, added where there is none yet.
 fn common_dim(dims: &mut Vec<Dim>, dim: &Dim) -> DimId {
     let same = |d: &Dim| d.name == dim.name && d.size == dim.size;
     let at = dims.iter().position(same).unwrap_or_else(|| {

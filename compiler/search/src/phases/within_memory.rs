@@ -1,4 +1,4 @@
-//! Stored layouts for all phases where what is fastest has no room.
+//! Stored layouts for all phases where the fastest plans do not fit in memory.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,14 @@ use crate::{
     LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, TIME_LIMIT, lower,
 };
 
-/// So many times layouts are looked for that leave the phases room for their activations.
+/// How often layouts are looked for that leave the phases room for their activations.
 const TRIES: usize = 3;
 
-/// Each of these tries may have this part of the e-nodes, states and branches of a whole search.
+/// Each of these tries may take this part of the e-nodes, states and branches of a whole search.
 const PART_OF_A_TRY: usize = 4;
 
-/// A request that is above its bound by no more than this part of it is not compared with others.
+/// A request that exceeds its bound by no more than this part of the bound is not compared with
+/// others.
 const NEAR: u64 = 256;
 
 impl Phases<'_> {
@@ -32,7 +33,7 @@ impl Phases<'_> {
         fastest: &[Lowered],
         own: &[Lowered],
     ) -> Result<StoredLayouts, LowerError> {
-        // A request takes no less than each phase by itself.
+        // A request takes no less than all phases, each by itself.
         let alone = sum(self.programs, own);
         let known = self.fastest_that_fits(own, alone.cost)?;
         if let Some((layouts, _)) = known.as_ref().filter(|(_, cost)| *cost == alone.cost) {
@@ -45,7 +46,7 @@ impl Phases<'_> {
         let below = known.as_ref().map(|(_, cost)| cost.0.saturating_add(1));
         let most = match self.lowered_within(&joint, |_| capacity, self.options, below) {
             Ok(lowered) => Some(lowered),
-            // No layouts leave room in every phase.
+            // No layouts fit in every phase.
             Err(LowerError::Unreachable { .. }) if known.is_none() => {
                 return Err(self.none_fits(fastest, true));
             }
@@ -77,7 +78,7 @@ impl Phases<'_> {
             .min_by_key(|(_, cost)| *cost)
             .ok_or_else(|| self.none_fits(fastest, false))?;
         let proven = cost == least;
-        // What each phase takes by itself was searched.
+        // A bound from the phases by themselves is proven by search.
         let by_prices = bound.as_ref().filter(|bound| bound.lower_bound == least);
         let proof = by_prices.and_then(|bound| bound.proof).unwrap_or(Proof::Search);
         let price_bound = bound.as_ref().and_then(|bound| bound.price_bound);
@@ -98,9 +99,9 @@ impl Phases<'_> {
         })
     }
 
-    /// The best of the layouts that one phase would have by itself under which the fastest plan of
-    /// each phase fits, and what a request takes with them: at best `alone`, what each phase takes
-    /// by itself. To look at that takes a fraction of a search of all phases.
+    /// The best layouts among those that one phase would have by itself, where the fastest plan of
+    /// each phase fits with them; and the time of a request, which is `alone` at best, the time of
+    /// all phases by themselves. This takes a fraction of a search of all phases side by side.
     fn fastest_that_fits(
         &self,
         own: &[Lowered],
@@ -124,7 +125,8 @@ impl Phases<'_> {
                 continue;
             }
             match of_any_size.under_below(&layouts, own, below) {
-                // One of no size may take less than what the phase takes by itself.
+                // A plan of any size may take less than the best plan that fits, so fit is asked
+                // for.
                 Ok(Some(phases)) if phases.iter().all(|p| needed(&p.plan) <= capacity) => {
                     best = Some((layouts, sum(self.programs, &phases).cost));
                 }
@@ -135,8 +137,8 @@ impl Phases<'_> {
         Ok(best)
     }
 
-    /// The best plan of all phases side by side whose weights and caches take at most so many bytes
-    /// in each, of those that take less than `below`, in picoseconds.
+    /// The best plan of all phases side by side whose weights and caches take at most `most` bytes
+    /// in each phase, among the plans that take less than `below` picoseconds.
     fn lowered_within(
         &self,
         joint: &Program,
@@ -148,10 +150,10 @@ impl Phases<'_> {
         lower_phases(joint, self.hardware, options, &scopes, below)
     }
 
-    /// The layouts that are best if so much is left for the activations of each phase as its plan
-    /// under the layouts found before would take, and at first as it takes alone; with what a
-    /// request takes; `known` where they are not better. `most` is the best plan side by side if
-    /// nothing is left for activations.
+    /// The best layouts if room is left for the activations of each phase, and the time of a
+    /// request; `known` where they are not better. The room left is what the activations of the
+    /// phase take by itself at first, and then what they take in its plan under the layouts found
+    /// before. `most` is the best plan side by side where no room is left.
     fn leaving_room(
         &self,
         joint: &Program,
@@ -170,14 +172,14 @@ impl Phases<'_> {
                 *best = Some((layouts.to_vec(), cost));
             }
         };
-        // Layouts under which the fastest plan of some phase does not fit.
+        // Layouts with which the fastest plan of some phase does not fit, and these plans.
         let mut lacking: Vec<(Vec<Layout>, Vec<Lowered>)> = Vec::new();
-        // The bound stands: what is looked for here are layouts, and good ones are found early.
+        // The bound is known already, and good layouts are found early.
         let limits = self.options.limits.part(PART_OF_A_TRY);
         let shorter = LowerOptions { limits, ..self.options.clone() };
         for _ in 0..TRIES {
             let kept = |phase: usize| capacity.saturating_sub(left[phase]);
-            // The best of more plans is the best of these if it is one of them.
+            // A plan that is the best of more plans is the best of these, if it is one of them.
             let below = best.as_ref().map(|(_, cost)| cost.0);
             let found = match most.take().filter(|plan| self.keeps(joint, &plan.plan, kept)) {
                 Some(found) => Ok(found),
@@ -209,7 +211,7 @@ impl Phases<'_> {
                 break;
             }
         }
-        // Their plans that fit are searched for last: that takes longest, and mostly in vain.
+        // Plans that fit are searched last for these layouts: that takes longest, mostly in vain.
         for (layouts, fastest) in lacking {
             if best.as_ref().is_some_and(|(_, cost)| is_near(*cost)) {
                 break;
@@ -225,7 +227,7 @@ impl Phases<'_> {
         Ok(best)
     }
 
-    /// Whether the weights and caches of a plan side by side take at most so many bytes in each
+    /// Whether the weights and caches of a plan side by side take at most `most` bytes in each
     /// phase.
     fn keeps(&self, joint: &Program, plan: &Plan, most: impl Fn(usize) -> u64) -> bool {
         let scopes = scopes(self.programs, self.free, most);
@@ -242,7 +244,7 @@ impl Phases<'_> {
         memory.memories().iter().all(fits)
     }
 
-    /// The best plan of each phase with these layouts stored; `None` where one has none.
+    /// The best plan of each phase with these stored layouts; `None` where a phase has none.
     fn all_under(
         &self,
         layouts: &[Layout],
@@ -257,8 +259,9 @@ impl Phases<'_> {
         }
     }
 
-    /// The best plan that fits of each phase with these layouts stored, given its fastest, unless
-    /// no request takes less than `below` with them, in picoseconds.
+    /// The best plan that fits of each phase with these stored layouts, given its fastest; `None`
+    /// where a request takes `below` picoseconds or more with them, or a phase has no plan that
+    /// fits.
     fn fitting_under(
         &self,
         layouts: &[Layout],
@@ -284,7 +287,7 @@ impl Phases<'_> {
         Ok(Some(phases))
     }
 
-    /// The phase that has most to hold stands for all.
+    /// The error that no plan fits. It is about the phase whose fastest plan needs most memory.
     fn none_fits(&self, fastest: &[Lowered], proven: bool) -> LowerError {
         let needs = |phase: &usize| needed(&fastest[*phase].plan);
         let most = (0..self.programs.len()).max_by_key(needs);
@@ -294,7 +297,8 @@ impl Phases<'_> {
     }
 }
 
-/// Whether what a search ended with leaves others to be made: it found nothing, or reached a limit.
+/// Passes over the error of a search that found nothing or reached a limit, so that other searches
+/// can be made; fails with any other error.
 fn passed_over(error: LowerError) -> Result<(), LowerError> {
     match error {
         LowerError::Unreachable { .. }
@@ -307,8 +311,8 @@ fn passed_over(error: LowerError) -> Result<(), LowerError> {
     }
 }
 
-/// The memories of phases side by side ([`side_by_side`]), of which weights and caches may take
-/// `most` bytes.
+/// The memories of phases side by side ([`side_by_side`]), where weights and caches may take `most`
+/// bytes in each phase.
 fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) -> Scopes {
     let own = programs.iter().enumerate().flat_map(|(phase, program)| {
         program.parameters().filter(|id| !free.contains(id)).map(move |_| Some(phase))
