@@ -1,5 +1,5 @@
-//! From a solution of the search to a [`Plan`]: instructions in program order, each with the rule
-//! that made it.
+//! Turns a solution of the search into a [`Plan`]: instructions in program order, each with the
+//! rule that made it.
 
 mod pieces;
 
@@ -21,14 +21,14 @@ use crate::search::{SettledValue, Solution};
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 
-/// A plan, and what its moves are moves of.
+/// A plan, with what its moves move.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Emitted {
     pub(crate) plan: Plan,
     pub(crate) moves: Vec<MoveSite>,
 }
 
-/// What a move of a plan moves.
+/// A move of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct MoveSite {
     pub(crate) id: InstrId,
@@ -37,19 +37,20 @@ pub(crate) struct MoveSite {
     pub(crate) from: Layout,
     /// The layout in which the value is made.
     pub(crate) made_in: Layout,
-    /// The first that reads the value through the move.
+    /// The first reader that the move leads to.
     pub(crate) reader: Reader,
-    /// It completes a statistic of the value, a composite in pieces.
+    /// Whether the value is a composite in pieces, and the move completes one of its statistics.
     pub(crate) in_pieces: bool,
 }
 
 /// The plan of a solution.
 ///
-/// Parameters come first. Each op follows in program order, a kernel of several ops at the place of
-/// its last, behind all that it reads. A move that completes or cuts a value comes right behind the
-/// op that makes it (memory is free the sooner), any other move right before its first reader
-/// (memory is taken the later); one that a `reshard` alone asks for stays where the `reshard`
-/// stands, so that a strict layer has the order of its lines.
+/// Parameters come first, then the ops in program order. A kernel of several ops stands at the
+/// place of its last op, behind all that it reads. A move that completes or cuts a value stands
+/// right behind the op that makes the value, so that memory is free the sooner. Any other move
+/// stands right before its first reader, so that memory is taken the later. A move that a `reshard`
+/// alone asks for stands where the `reshard` does, so that a strict layer keeps the order of its
+/// lines.
 pub(crate) fn emit(
     kernels: &Kernels,
     tables: &Tables,
@@ -105,8 +106,8 @@ pub(crate) fn emit(
     Ok(emitted)
 }
 
-/// Moves what stands between the instructions of a folded block: in front of it what the block
-/// reads, behind it the rest.
+/// Moves the instructions that stand between those of a folded block and are not of it: in front of
+/// the block what it reads, behind it the rest.
 fn stand_together(emitted: &mut Emitted, fold: FoldId) {
     let plan = &emitted.plan;
     let Some((first, last)) = plan.fold_ranges()[fold.index()] else { return };
@@ -152,7 +153,7 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// Makes a value, if the plan has it, and what follows right behind.
+    /// Makes a value, if the plan has it, with the moves that stand right behind.
     fn value(&mut self, id: ValueId) -> Result<(), LowerError> {
         let Some(settled) = self.solution.values[id.index()].clone() else { return Ok(()) };
         let table = self.tables.of(id);
@@ -191,7 +192,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// What each folded block takes and hands on.
+    /// Notes what each folded block takes and hands on.
     fn folds(&mut self) -> Result<(), LowerError> {
         for (at, fold) in self.program.folds.iter().enumerate() {
             let id = FoldId(at as u16);
@@ -213,7 +214,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The instructions of a kernel; gives the last.
+    /// Adds the instructions of a kernel, and returns the last.
     fn kernel(
         &mut self,
         id: ValueId,
@@ -254,8 +255,8 @@ impl Emitter<'_> {
         last.ok_or_else(internal)
     }
 
-    /// What the ops of a kernel read from outside it, in their order. They run as one: what a later
-    /// one reads is there before the first starts.
+    /// What the ops of a kernel read from outside it, in the order of the ops. Since they run as
+    /// one, all of it is there before the first op.
     fn what_a_kernel_reads(
         &mut self,
         id: ValueId,
@@ -274,7 +275,7 @@ impl Emitter<'_> {
         Ok(ready)
     }
 
-    /// The instruction of one op of a kernel, the one at this place, on these operands.
+    /// Adds the instruction of the op at a place of a kernel, on these operands.
     fn link(
         &mut self,
         kernel: &Kernel,
@@ -316,7 +317,7 @@ impl Emitter<'_> {
         Ok(instr)
     }
 
-    /// The rules by which an op makes what it makes of its operands in these layouts.
+    /// The rules by which an op makes its result in the layouts of a link.
     fn rules_of(&self, id: ValueId, op: &Op, link: &Link) -> Vec<Rule> {
         let site = self.kernels.site(id);
         let seen = site.operands_in(&link.inside);
@@ -325,7 +326,7 @@ impl Emitter<'_> {
         rules_of_strategy(op, &seen, result, &self.program.mesh)
     }
 
-    /// An einsum with a collective in its loop, on operands in the layouts of a link.
+    /// Adds an einsum with a collective in its loop, on operands in the layouts of a link.
     fn collective_einsum(
         &mut self,
         value: ValueId,
@@ -359,7 +360,7 @@ impl Emitter<'_> {
         Ok(id)
     }
 
-    /// The moves that complete or cut a value, right behind the op that makes it.
+    /// Adds the moves that complete or cut a value, right behind the op that makes it.
     fn follow_up(&mut self, id: ValueId, settled: &SettledValue) -> Result<(), LowerError> {
         for (from, to) in &settled.moves {
             let cuts = self.tables.of(id).arc(*from, *to).is_some_and(|arc| {
@@ -389,7 +390,7 @@ impl Emitter<'_> {
         };
         let settled = self.solution.values[value.index()].as_ref().ok_or_else(internal)?;
         if settled.made_in == layout {
-            // A constant, or a parameter, at its first use.
+            // A constant, or a parameter, is made at its first use.
             self.value(value)?;
             return self.made.get(&(value, layout)).copied().ok_or_else(internal);
         }
@@ -458,7 +459,7 @@ impl Emitter<'_> {
         Ok(instr)
     }
 
-    /// Whether nothing but what a `reshard` names is reached through a move.
+    /// Whether a move from one layout to another leads to `reshard`s alone.
     fn is_written(&self, value: ValueId, from: LayoutId, to: LayoutId) -> bool {
         let is_written = |r: &Reader| match r {
             Reader::Value(id) => may_move_to(self.program, *id),
@@ -505,7 +506,7 @@ fn does_not_type(kernel: ValueId) -> LowerError {
     LowerError::Internal(format!("the kernel of {kernel:?} does not type"))
 }
 
-/// The name of a value in the source; one that a `let` pins has the pin's.
+/// The name of a value in the source. A value that a `let` pins has the name of the pin.
 pub(crate) fn name_of(program: &Program, value: ValueId) -> Option<&str> {
     program.value(value).name.as_deref().or_else(|| {
         program.value_ids().find_map(|id| match &program.value(id).def {

@@ -1,4 +1,5 @@
-//! What composites in pieces cost: exactly what their pieces cost in the plan, by the same rules.
+//! The costs of composites in pieces: exactly what their pieces cost in the plan, by the same
+//! rules.
 
 use std::borrow::Cow;
 
@@ -24,7 +25,7 @@ pub(crate) struct Held<'a> {
     pub(crate) sizes: Vec<u64>,
     pub(crate) dtype: Dtype,
     pub(crate) constant: bool,
-    /// The statistics beside it, where it is the attention over a part of the keys.
+    /// The number of statistics beside it, where it is the attention over a part of the keys.
     pub(crate) statistics: u64,
 }
 
@@ -62,7 +63,7 @@ pub(crate) struct HeldOp<'a> {
 }
 
 impl HeldOp<'_> {
-    /// The elements that the op touches: of its operands and its result.
+    /// The elements that the op touches, which are those of its operands and its result.
     pub(crate) fn elements(&self) -> u64 {
         let count = |held: &Held<'_>| held.sizes.iter().product::<u64>();
         self.operands.iter().fold(count(&self.result), |n, held| n.saturating_add(count(held)))
@@ -87,11 +88,11 @@ pub(crate) struct InPieces<'a> {
     ops: Vec<HeldOp<'a>>,
     /// The dims of the program.
     dims: &'a [Dim],
-    /// The kernel of each piece, numbered by first pieces.
+    /// The kernel of each piece, numbered in the order of their first pieces.
     kernel: Vec<usize>,
-    /// What the all-reduces cost.
+    /// The cost of all all-reduces.
     moves: Cost,
-    /// For each piece, the pieces that it reads, and what its own all-reduce takes.
+    /// For each piece, the pieces that it reads, and the time of its own all-reduce in picoseconds.
     reads: Vec<(Vec<usize>, u64)>,
 }
 
@@ -112,7 +113,7 @@ impl<'a> InPieces<'a> {
             let sizes = program.sizes(dims);
             MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout)
         };
-        // Numbers that no value has.
+        // Pieces count as values with numbers that no value of the program has.
         let number = |piece: usize| u32::MAX - piece as u32;
         let mut ops: Vec<HeldOp<'a>> = Vec::with_capacity(pieces.len());
         let mut moves = Cost::ZERO;
@@ -170,7 +171,7 @@ impl<'a> InPieces<'a> {
         Some(InPieces { kernel, ops, dims, moves, reads })
     }
 
-    /// The last kernel, which others may join.
+    /// The ops of the last kernel, which other ops may join.
     pub(crate) fn last_kernel(&self) -> Vec<HeldOp<'a>> {
         let last = self.kernel.last();
         self.ops
@@ -181,12 +182,12 @@ impl<'a> InPieces<'a> {
             .collect()
     }
 
-    /// What all costs but the last kernel.
+    /// The cost of all kernels but the last, and of the all-reduces.
     pub(crate) fn before_the_last(&self, hardware: &Hardware) -> Cost {
         self.kernels_before_the_last(hardware).into_iter().fold(self.moves, |sum, cost| sum + cost)
     }
 
-    /// What each kernel costs but the last.
+    /// The cost of each kernel but the last.
     fn kernels_before_the_last(&self, hardware: &Hardware) -> Vec<Cost> {
         let last = self.kernel.last().copied();
         let last = last.unwrap_or_else(|| never!("a composite has no pieces", 0));
@@ -199,20 +200,20 @@ impl<'a> InPieces<'a> {
         (0..last).map(of_kernel).collect()
     }
 
-    /// What its all-reduces take, in picoseconds.
+    /// The time of its all-reduces, in picoseconds.
     pub(crate) fn sending(&self) -> u64 {
         self.moves.time
     }
 
-    /// How much less than all one after another it may take, in picoseconds, where all-reduces go
-    /// on beside kernels: no less than its kernels, and no less than any chain of pieces.
+    /// How much less time it may take, in picoseconds, where all-reduces run beside kernels and not
+    /// one after another. It takes no less than its kernels, and no less than any chain of pieces.
     pub(crate) fn beside_each_other(&self, hardware: &Hardware) -> u64 {
         let kernels = self.kernels_before_the_last(hardware);
         let computing = kernels.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.time));
         let mut done: Vec<u64> = Vec::with_capacity(self.reads.len());
         for (at, (reads, sent)) in self.reads.iter().enumerate() {
             let began = reads.iter().map(|by| done[*by]).max().unwrap_or(0);
-            // A kernel is counted where it begins.
+            // The time of a kernel counts at its first piece.
             let begins = !self.kernel[..at].contains(&self.kernel[at]);
             let takes = kernels.get(self.kernel[at]).filter(|_| begins).map_or(0, |c| c.time);
             done.push(began.saturating_add(takes).saturating_add(*sent));
@@ -226,13 +227,13 @@ impl<'a> InPieces<'a> {
 
 /// What the last kernel of a composite in pieces reads.
 pub(crate) struct LastPiece {
-    /// The bytes of other pieces, as they are in memory.
+    /// The bytes of the pieces of other kernels that it reads.
     pub(crate) bytes: u64,
     pub(crate) reads_operand: bool,
 }
 
-/// What the last kernel of a composite reads on its operand in a layout; `None` where it is
-/// computed whole.
+/// What the last kernel of a composite reads, where its operand is in a layout; `None` where the
+/// composite is computed whole.
 pub(crate) fn held_by_the_last(
     kernels: &Kernels,
     id: ValueId,
@@ -263,8 +264,8 @@ pub(crate) fn held_by_the_last(
     Some(LastPiece { bytes, reads_operand })
 }
 
-/// The kernel of each piece of a composite, by the rule of [`fuses_with`], numbered by first
-/// pieces.
+/// The kernel of each piece of a composite, by the rule of [`fuses_with`], numbered in the order of
+/// their first pieces.
 pub(crate) fn kernel_of_each(
     kernels: &Kernels,
     id: ValueId,

@@ -1,5 +1,5 @@
-//! Kernels: which ops of a program may run as one, because an elementwise op fuses into its only
-//! producer.
+//! Kernels: which ops of a program may run as one, since an elementwise op joins the kernel of its
+//! only producer, and an attention is one kernel where the chip has one.
 
 mod attention;
 
@@ -16,22 +16,22 @@ use shard_ir::{
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
 
-/// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op
-/// feeds one later op alone: the next one, but where an attention adds scores up.
+/// A chain of ops that runs as one kernel. The last op makes the value of the kernel. Each other op
+/// feeds one later op alone, which is the next one unless an attention adds scores up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Kernel {
     /// The values made, producers first; the last is the value of the kernel.
     pub(crate) chain: Vec<ValueId>,
-    /// How many ops at the front of the chain are an attention.
+    /// How many ops at the front of the chain are an attention; 0 where there is none.
     pub(crate) attention: usize,
-    /// For each link of the chain, the pins that the value passes on its way to who reads it.
+    /// For each op of the chain but the last, the pins between its value and the op that reads it.
     pub(crate) pins: Vec<Vec<ValueId>>,
     /// What the kernel reads: first the operands of the first op, then for each later op its
     /// operands but the one that the chain feeds.
     pub(crate) operands: Vec<ValueId>,
 }
 
-/// What the search has to know of a program beside the program itself.
+/// A program with what the search has to know of it: its kernels, and what ops may do.
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub(crate) program: Arc<Program>,
@@ -46,17 +46,16 @@ pub(crate) struct Kernels {
     /// For each op, its place in its chain of ops ([`place_in_chain`]).
     places: Vec<usize>,
     profiles: Vec<Option<OpProfile>>,
-    /// For each op that is part of an attention, which as one kernel never has the scores in
-    /// memory, the ops of that, first to last.
+    /// For each op that is part of an attention, the ops of the attention, first to last. An
+    /// attention that runs as one kernel has no scores in memory.
     attention: Vec<Option<Arc<Vec<ValueId>>>>,
-    /// The same of attentions with the concats that join their keys or values, and of these
-    /// concats; and whether axes may split each part of what is joined.
+    /// For each op that is part of an attention with the concats that join its keys or values, the
+    /// ops of that, first to last; and whether axes may split each part of what is joined.
     joined: Vec<Option<(Arc<Vec<ValueId>>, bool)>>,
-    /// For what an attention ends with, the dims of the statistics that it has where axes split the
-    /// keys.
+    /// For each value that ends an attention whose keys axes may split, the dims of its statistics.
     statistics: Vec<Option<DimSet>>,
-    /// For an op that may act on such a part of an attention, the place of that operand, and the
-    /// dims of the statistics beside what it makes.
+    /// For each op that may act on the attention over a part of the keys, the place of that
+    /// operand, and the dims of the statistics of its result.
     carried: Vec<Option<(usize, DimSet)>>,
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
@@ -64,35 +63,36 @@ pub(crate) struct Kernels {
     pub(crate) in_pieces: bool,
 }
 
-/// A way of having a value: which of its kernels, the collective in the loop of the einsum that
-/// leads it, and the layout of each thing that the kernel reads. Where the einsum leads an
-/// attention, the kernel is a ring, and every other einsum of the attention gathers its operand
-/// with the keys over the same axes.
+/// A way of making a value: the number of its kernel, the collective in the loop of the einsum that
+/// leads the kernel, and the layout of each value that the kernel reads. Where the einsum leads an
+/// attention and has a collective, the kernel is a ring: every other einsum of the attention
+/// gathers its operand with the keys over the same axes.
 pub(crate) type KernelStrategy = (usize, Option<Fused>, Vec<Layout>);
 
-/// Whether an op has such a strategy: what it makes, the collective in its loop, and what it reads.
+/// Whether an op has a strategy: called with its value, the layout that it makes, the collective in
+/// its loop, and the layouts that it reads.
 pub(crate) type Has<'a> = &'a dyn Fn(ValueId, Layout, Option<Fused>, &[Layout]) -> bool;
 
 /// The layouts of an op of a kernel.
 pub(crate) struct Link {
     /// The collective in its loop.
     pub(crate) fused: Option<Fused>,
-    /// Those in which it is given its operands.
+    /// The layouts in which it is given its operands.
     pub(crate) given: Vec<Layout>,
-    /// Those that it has inside the loop; without one, the same.
+    /// The layouts of its operands inside the loop; without a loop, the same.
     pub(crate) inside: Vec<Layout>,
-    /// That of what it makes of these.
+    /// The layout that it makes of the operands inside the loop.
     pub(crate) made: Layout,
 }
 
 impl Kernels {
-    /// Those of one way of computing a program. In a `strict` layer no composite is computed in
-    /// pieces, and no einsum does a collective in its loop: what moves there cannot be written.
+    /// The kernels of a form. In a `strict` layer no composite is computed in pieces, and no einsum
+    /// does a collective in its loop, since the moves in these cannot be written.
     pub(crate) fn of_form(form: Form, strict: bool, loops: bool, hardware: &Hardware) -> Kernels {
         Kernels { made: form.made, ..Kernels::of_program(form.program, strict, loops, hardware) }
     }
 
-    /// Those of a program as it is.
+    /// The kernels of a program as it is.
     pub(crate) fn of_program(
         program: Program,
         strict: bool,
@@ -141,7 +141,7 @@ impl Kernels {
         Kernels { loops: loops && !strict, ..kernels }
     }
 
-    /// The kernels of ops that an elementwise op joins, each with that op.
+    /// The kernels that an elementwise op makes by joining those of its producer.
     fn joining(&self, id: ValueId, operands: &[ValueId]) -> Vec<Kernel> {
         let Some((places, producer, pins)) = self.fusible_operand(id) else { return Vec::new() };
         let others = operands.iter().enumerate().filter(|(i, _)| !places.contains(i));
@@ -155,8 +155,9 @@ impl Kernels {
         self.of[producer.index()].iter().map(joined).collect()
     }
 
-    /// Enters whether an op may act on a part of an attention: on the first operand of which it
-    /// may. What ends an attention is a part by its own keys alone.
+    /// Enters whether an op may act on the attention over a part of the keys, as the first operand
+    /// for which it may. An op that ends an attention does not: its result is a part by its own
+    /// keys.
     fn carry(&mut self, id: ValueId, op: &Op, operands: &[ValueId]) {
         if self.statistics[id.index()].is_some() {
             return;
@@ -177,9 +178,9 @@ impl Kernels {
         }
     }
 
-    /// The places of the dims of its statistics in a value that may be the attention over a part of
-    /// the keys: it ends one whose keys axes may split, or is made of such a part. `None` for other
-    /// values.
+    /// The places of the dims of the statistics in a value that may be the attention over a part of
+    /// the keys, since it ends an attention whose keys axes may split, or is made of such a value.
+    /// `None` for other values.
     pub(crate) fn statistics(&self, id: ValueId) -> Option<DimSet> {
         self.statistics[id.index()].or(self.carried[id.index()].map(|(_, by)| by))
     }
@@ -189,8 +190,8 @@ impl Kernels {
         self.carried[id.index()].map(|(place, _)| place)
     }
 
-    /// The layout that an op of a kernel makes of operands in these layouts. What the kernel ends
-    /// with is split as `wanted` along a dim that it alone has.
+    /// The layout that an op of a kernel makes of operands in these layouts. The value of the
+    /// kernel is split as in `wanted` along a dim that no operand has.
     fn made_in(
         &self,
         kernel: &Kernel,
@@ -215,7 +216,7 @@ impl Kernels {
         link >= kernel.attention && self.site(kernel.chain[link]).is_in_pieces(operands)
     }
 
-    /// An op with the types around it. The value must be the result of an op.
+    /// The op that makes a value, with the types around it. The value must be the result of an op.
     pub(crate) fn site(&self, id: ValueId) -> OpSite<'_> {
         let value = self.program.value(id);
         let (op, operands) = match &value.def {
@@ -237,8 +238,9 @@ impl Kernels {
         }
     }
 
-    /// Whether a composite that other ops may join is computed in pieces in a layout, and so ends
-    /// with an elementwise op. Other ops lead kernels in any layout or in none.
+    /// Whether other ops may join the kernel of a value that is made in a layout. They may join a
+    /// composite only where it is computed in pieces, which end with an elementwise op. For values
+    /// that no composite makes the layout does not matter.
     pub(crate) fn may_be_joined(&self, id: ValueId, layout: Layout) -> bool {
         let value = self.program.value(id);
         let Def::Op { op, .. } = &value.def else { return true };
@@ -246,11 +248,11 @@ impl Kernels {
         value.dims.iter().position(|d| *d == over).is_some_and(|at| !layout.axes_of(at).is_empty())
     }
 
-    /// Where an elementwise op may fuse: the places of the operand, the value whose kernel it
-    /// joins, and the pins between.
+    /// The operand through which an elementwise op may join a kernel: its places among the
+    /// operands, the value whose kernel is joined, and the pins between.
     ///
-    /// It is its only producer: every other operand is a parameter or a constant (moved or not),
-    /// and nothing else uses the value between.
+    /// That value is the only producer of the op: every other operand is a parameter or a constant,
+    /// moved or not. Nothing else reads the value.
     pub(crate) fn fusible_operand(
         &self,
         id: ValueId,
@@ -259,7 +261,7 @@ impl Kernels {
         if begins_a_kernel(self.places[id.index()]) {
             return None;
         }
-        // A value may reach the op through a pin and beside it: it is one producer all the same.
+        // A value that reaches the op both through a pin and without it is one producer.
         let producer = fuses_with(op, self.makers(operands), |producer| {
             let Def::Op { op: producing, .. } = &self.program.value(producer).def else {
                 return false;
@@ -293,7 +295,7 @@ impl Kernels {
         (places, pins)
     }
 
-    /// What [`OpSite::profile`] says of an op.
+    /// The [`OpSite::profile`] of the op that makes a value.
     pub(crate) fn profile(&self, id: ValueId) -> Option<&OpProfile> {
         self.profiles[id.index()].as_ref()
     }
@@ -336,8 +338,9 @@ impl Kernels {
         fused.layouts(&operands, site.result, site.mesh, site.dims).ok()
     }
 
-    /// The layouts of every op of a kernel, in chain order, given those of what it reads, the one
-    /// in which it is to make its value, and the collective in the loop of the first op.
+    /// The layouts of every op of a kernel, in chain order, given the layouts that the kernel
+    /// reads, the one in which it is to make its value, and the collective in the loop of the first
+    /// op. `None` where they do not fit together.
     pub(crate) fn links(
         &self,
         kernel: &Kernel,
@@ -375,8 +378,8 @@ impl Kernels {
         Some(all)
     }
 
-    /// The ways of having a value in a layout. `alone` gives those of one op, with the collective
-    /// in its loop; `passes` says whether a pin lets a layout through.
+    /// The ways of making a value in a layout. `alone` gives the strategies of one op, each with
+    /// the collective in its loop; `passes` tells whether a pin allows a layout.
     pub(crate) fn strategies(
         &self,
         id: ValueId,
@@ -400,7 +403,8 @@ impl Kernels {
         };
         let ends = |members: &&[ValueId]| members.last() == Some(&id);
         let members = self.attention(id).filter(ends);
-        // By itself, and with the concats of its keys and values: the kernels behind the op alone.
+        // The attention is kernel 1, the attention with the concats of its keys and values kernel
+        // 2; the op alone is kernel 0.
         let variants = [members, self.joined(id).filter(ends)];
         for (kernel, members) in (1..).zip(variants.into_iter().flatten()) {
             let may = |keys: &AxisList| kernel == 1 || keys.is_empty() || self.may_split_joined(id);
@@ -445,7 +449,7 @@ impl Kernels {
     }
 }
 
-/// Of each value whether a result depends on it, and in how many places it is used.
+/// For each value whether a result depends on it, and in how many places it is used.
 fn used(program: &Program) -> (Vec<bool>, Vec<usize>) {
     let live = program.live();
     let operands =
@@ -457,7 +461,8 @@ fn used(program: &Program) -> (Vec<bool>, Vec<usize>) {
     (live, uses)
 }
 
-/// The orders in which the axes may split the keys of an attention that is made in a layout.
+/// The orders in which axes may split the keys of an attention whose result has a layout: all
+/// orders of the axes over which the result is a partial softmax.
 pub(crate) fn key_orders(made: Layout) -> Vec<AxisList> {
     let axes = made.softmax_axes();
     if axes.is_empty() {

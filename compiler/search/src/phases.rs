@@ -159,8 +159,8 @@ pub fn share_weights(
 }
 
 impl Phases<'_> {
-    /// Whether the fastest plan of each phase with these layouts stored fits in the memory of a
-    /// device: its weights and caches, and its activations beside them.
+    /// Whether the fastest plan of each phase with these stored layouts fits in the memory of a
+    /// device. `alone` has the best plan of each phase by itself.
     fn fit(&self, best: &StoredLayouts, alone: &[Lowered]) -> Result<bool, LowerError> {
         let (layouts, capacity) = (&best.layouts, self.hardware.hbm_bytes);
         let has_room = |p: &&Program| {

@@ -1,4 +1,4 @@
-//! Why a move is there: who asks for what, as values that reports word.
+//! The reason of each move: who asks for which layout, as values that reports put into words.
 
 use shard_ir::composite::composite_dim;
 use shard_ir::op::{Combined, Partial};
@@ -16,7 +16,7 @@ use crate::search::{SettledValue, Solution};
 use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 use crate::told::told;
 
-/// Who asks for a value in a layout.
+/// Who wants a value in a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
     /// Nobody yet: the move follows the op that makes the value.
@@ -27,7 +27,7 @@ pub(crate) enum Reader {
     Output(usize),
 }
 
-/// What the reasons of the moves of a plan are read off.
+/// What the reasons of the moves of a plan are read off: its solution, and who reads what.
 pub(crate) struct Reasons<'p> {
     kernels: &'p Kernels,
     program: &'p Program,
@@ -170,7 +170,8 @@ impl Reasons<'_> {
         }
     }
 
-    /// What a reader asks for, and what the axes of the move do there; none where nobody asks yet.
+    /// What a reader asks for, and what the axes of the move do there; `None` where nobody asks
+    /// yet.
     fn demand(&self, moved: &MovedValue<'_>, reader: Reader, layout: Layout) -> Option<Demand> {
         Some(match reader {
             Reader::Maker => return None,
@@ -234,13 +235,14 @@ impl Reasons<'_> {
         let given = || Cause::Given { value: told(self.program, value), axes };
         let Some(settled) = &self.solution.values[value.index()] else { return given() };
         let table = self.tables.of(value);
-        // What is not made partial was cut into terms by a move.
+        // The axes over which the value is not made partial come from a move that cut it into
+        // terms.
         let producer = &table.producers[settled.made_in as usize][settled.producer];
         let mut partial = table.layouts[settled.made_in as usize].partial(kind);
         if let (Source::Kernel(_, Some(Fused::ReduceScatter { axes, .. })), Reduction::Sum) =
             (producer.source, kind)
         {
-            // Before its loop has scattered it.
+            // The value is partial over these axes before its loop has scattered it.
             partial = partial.union(axes.set());
         }
         let made = axes.intersection(partial);
@@ -296,8 +298,8 @@ impl Reasons<'_> {
             named = reducing;
             causes.push(Cause::Combined { value: told(self.program, named), axes, how, over });
         }
-        // A sum of terms that were there before: one that is made so tells more than one cut into
-        // terms.
+        // The kernel may sum terms that were there before. A term that is made partial tells more
+        // than one that was cut into terms.
         let is_made_partial = |v: &ValueId| {
             let made = self.solution.values[v.index()]
                 .as_ref()
@@ -330,8 +332,8 @@ impl Reasons<'_> {
         }
     }
 
-    /// How a move made a complete value one of terms: its blocks, or the one copy that counts, with
-    /// zeros elsewhere.
+    /// How a move cut a complete value into terms: into its blocks, or into one copy that counts,
+    /// with zeros elsewhere.
     fn cut_into_terms(&self, settled: &SettledValue, value: ValueId, cut: AxisSet) -> Cause {
         let table = self.tables.of(value);
         let dims = settled.moves.iter().filter_map(|(from, to)| {
@@ -377,7 +379,7 @@ pub(crate) fn reason_in_pieces(
         Op::Reduce { kind: Reduce::Sum, .. } => Statistic::Sum,
         _ => never!("a piece that combines nothing is completed", Statistic::Sum),
     };
-    // What has no name is told by what it is of.
+    // A composite without a name is told by its operand.
     let of = name_of(program, composite).is_none().then(|| told(program, from));
     Some(Reason::Statistic {
         composite: told(program, composite),
@@ -388,15 +390,15 @@ pub(crate) fn reason_in_pieces(
     })
 }
 
-/// A move as its reason sees it.
+/// A move of a value whose reason is asked for.
 struct MovedValue<'a> {
     value: ValueId,
     collective: &'a Collective,
     axes: AxisSet,
 }
 
-/// Why an op could not do with the value as it was before the move, where that lies in the op
-/// alone.
+/// Why an op could not read the value as it was before the move; `None` where the layouts of other
+/// values play a part.
 fn cannot_take(program: &Program, op: &Op, moved: &MovedValue<'_>) -> Option<CannotTake> {
     let combines = moved.collective.row().combines;
     let dims = &program.value(moved.value).dims;
@@ -472,7 +474,7 @@ fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId
     }
 }
 
-/// The op of a kernel that combines terms over a dim, and how; `None` where none of it does.
+/// The op of a kernel that combines terms over a dim, and how; `None` where no op does.
 fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> Option<(ValueId, Combining)> {
     let how = |id: &ValueId| {
         let Def::Op { op, .. } = &program.value(*id).def else { return None };

@@ -1,5 +1,5 @@
-//! The space of plans as an e-graph: one e-class is one value in one layout, its e-nodes are the
-//! ways of having it.
+//! The plan space as an e-graph: an e-class is a value in a layout, its e-nodes are the ways of
+//! having it.
 
 use egg::{
     Analysis, Applier, DidMerge, EGraph, Id, Language, Rewrite, Runner, SearchMatches, Searcher,
@@ -24,23 +24,23 @@ use crate::rules::moves::Movable;
 use crate::timeless::timeless;
 use crate::{Limits, LowerError};
 
-/// A value in a layout: what an e-class stands for.
+/// A value in a layout, which is what an e-class stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct At {
     pub(crate) value: ValueId,
     pub(crate) layout: Layout,
 }
 
-/// An e-node.
+/// An e-node: a way of having a value in a layout.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ENode {
-    /// The class itself, before anything is known of how to have it.
+    /// The class itself, before any way of having the value is known.
     Goal(At),
     /// A parameter or a constant as given.
     Source(At),
     /// A pin passes the value on.
     Pin(At, [Id; 1]),
-    /// The `usize`-th kernel of the value.
+    /// The kernel of the value with this number.
     Kernel(At, usize, Box<[Id]>),
     /// The same, led by an einsum with a collective in its loop.
     Loop(At, Box<(usize, Fused)>, Box<[Id]>),
@@ -48,8 +48,8 @@ pub(crate) enum ENode {
     Move(At, Collective, [Id; 1]),
 }
 
-// The library hashes a node several times. Two that differ in the collective alone are rare: it is
-// not worth hashing.
+// The collective is not hashed: the library hashes a node several times, and nodes that differ in
+// the collective alone are rare.
 impl Hash for ENode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let kernel = match self {
@@ -110,13 +110,12 @@ impl Language for ENode {
     }
 }
 
-/// The analysis: what each class stands for, and the classes in the order in which they were first
-/// wanted.
+/// The analysis: what each class stands for, and all classes in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct Layouts {
-    /// Every class, in the order of its goal.
+    /// Every class, in the order in which its goal was added.
     pub(crate) goals: Vec<(At, Id)>,
-    /// For each rule, how many goals it has been applied to.
+    /// For each [`RuleKind`], how many goals its rules have been applied to.
     done: [usize; 2],
     /// A class was merged with one of another value or layout: a wrong rule.
     pub(crate) clash: Option<(At, At)>,
@@ -151,8 +150,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Builds and saturates the e-graph. Only what the results depend on, and the parameters, is in
-    /// it; with a region, only what lies in it: the rules then fire no further.
+    /// Builds and saturates the e-graph. It has the values that results depend on and the
+    /// parameters; with a region, only layouts and strategies of the region.
     pub(crate) fn saturate(
         kernels: Arc<Kernels>,
         hardware: &Hardware,
@@ -164,8 +163,8 @@ impl Space {
         Space::by_rules(&RuleKind::ALL, context, limits)
     }
 
-    /// The same without moves, which are most of it: the ways of making each value in each layout
-    /// of a region.
+    /// The same without moves, which are most of the e-graph: the ways of making each value in each
+    /// layout of a region.
     pub(crate) fn without_moves(
         kernels: Arc<Kernels>,
         region: Region,
@@ -196,8 +195,8 @@ impl Space {
             }
         }
         if let Some(region) = &context.region {
-            // All at once, so that the rules need one round and not one for each step back from the
-            // results.
+            // All goals are added at once, so that the rules need one round, and not one for each
+            // step back from the results.
             for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
                 let mut layouts: Vec<Layout> = region.layouts[id.index()].iter().copied().collect();
                 layouts.sort_unstable();
@@ -215,8 +214,8 @@ impl Space {
             .map(rule)
             .collect::<Result<_, String>>()
             .map_err(|e| LowerError::Internal(format!("egg refuses a rule: {e}")))?;
-        // No clock may decide what is found, and a scheduler that bans rules would leave the space
-        // incomplete.
+        // No clock may decide what is found, and with a scheduler that bans rules the plan space
+        // would be incomplete.
         let runner: Runner<ENode, Layouts> = Runner::default()
             .with_egraph(graph)
             .with_scheduler(SimpleScheduler)
@@ -247,7 +246,7 @@ impl Space {
 }
 
 shard_ir::worded! {
-    /// The rules by how they are run; each covers the rules of one or more families of
+    /// The rules by how they are applied; each kind covers one or more families of
     /// [`crate::rules::RULES`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     enum RuleKind {
@@ -258,23 +257,23 @@ shard_ir::worded! {
     fn name;
 }
 
-/// The moves of a value from each of its layouts.
+/// For each layout of a value, the moves from there, each with the layout that it leads to.
 pub(crate) type MovesByLayout = FxHashMap<Layout, Vec<(Collective, Layout)>>;
 
-/// What the rules read.
+/// What the rules are applied by.
 struct Context {
     kernels: Arc<Kernels>,
     maxima: AxisSet,
     region: Option<Region>,
-    /// For each value its moves from each layout; values whose moves are alike share them.
+    /// The moves of each value; values whose moves are alike share them.
     moves: Vec<Arc<MovesByLayout>>,
-    /// The layouts that the type of a parameter or a pin allows; none for other values.
+    /// The layouts that the type of a parameter or a pin allows; empty for other values.
     allowed: Vec<Vec<Layout>>,
 }
 
 impl Context {
-    /// `None` where the graph of the region would have more e-nodes than it may: it has a goal for
-    /// each layout of a value, and a node for each move from there.
+    /// The context of a region; `None` where its e-graph would have too many e-nodes. The e-graph
+    /// has a goal for each layout of a value, and a node for each move from there.
     fn new(
         kernels: Arc<Kernels>,
         hardware: &Hardware,
@@ -321,7 +320,7 @@ impl Context {
         Some(Context { moves, ..Context::without_moves(kernels, region) })
     }
 
-    /// What is read where no value is moved.
+    /// The context in which no value has moves.
     fn without_moves(kernels: Arc<Kernels>, region: Option<Region>) -> Context {
         let program = Arc::clone(&kernels.program);
         let (maxima, moves) = (maxima(&program), vec![Arc::default(); program.values.len()]);
@@ -348,7 +347,8 @@ impl Context {
         found
     }
 
-    /// The strategies of one op, each with the collective in its loop.
+    /// The strategies of an op alone that make its value in a layout, each with the collective in
+    /// its loop.
     fn alone(&self, value: ValueId, target: Layout) -> Vec<(Option<Fused>, Vec<Layout>)> {
         let plain = |read: Vec<Layout>| (None, read);
         let is_split = !target.softmax_axes().is_empty();
@@ -374,7 +374,8 @@ impl Context {
             None => {
                 let Some(profile) = self.kernels.profile(value) else { return Vec::new() };
                 let site = self.kernels.site(value);
-                // By itself what ends an attention would leave a sum where that leaves a softmax.
+                // The op that ends an attention would, alone, leave a partial sum where the
+                // attention leaves a partial softmax.
                 let of_op = match self.kernels.carries(value) {
                     Some(_) => target,
                     None => target
@@ -396,8 +397,8 @@ impl Context {
         }
     }
 
-    /// Whether a parameter may be given in a layout: its type allows it, and in a region a strategy
-    /// gives it so.
+    /// Whether a parameter may be given in a layout: its type allows the layout, and the region has
+    /// it as a strategy.
     fn is_given(&self, at: At) -> bool {
         let inside = |region: &Region| region.strategies[at.value.index()].contains_key(&at.layout);
         self.allowed(at.value).contains(&at.layout) && self.region.as_ref().is_none_or(inside)
@@ -415,8 +416,8 @@ impl Context {
         }
     }
 
-    /// The e-nodes that have a value in a layout by its definition, their children as the classes
-    /// wanted.
+    /// The e-nodes for a value in a layout that its definition gives; the goals of their children
+    /// are added.
     fn definitions(&self, graph: &mut PlanGraph, at: At) -> Vec<ENode> {
         let program = &self.kernels.program;
         let mut goal =
@@ -459,9 +460,9 @@ pub(crate) fn layouts_allowed(
     pattern.candidates(shape, program.mesh.all_axes(), maxima(program))
 }
 
-/// The axes over which values may be partial maxima: all where something takes a maximum, where a
-/// logical rule may make it take one, or where a type names one; else none. All forms of a program
-/// have one set of layouts by that.
+/// The axes over which values may be partial maxima: all axes where an op takes a maximum, where a
+/// logical rule may make an op take one, or where a type names a partial maximum; else none. So all
+/// forms of a program have the same layouts.
 pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let any = program.outputs.iter().any(|o| named(&o.pattern))
@@ -477,7 +478,7 @@ pub(crate) fn maxima(program: &Program) -> AxisSet {
     if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
 }
 
-/// A rewrite over the goals that its rule has not seen.
+/// A rewrite of the goals that the rules of a kind have not been applied to.
 struct OnNewGoals {
     kind: RuleKind,
     context: Arc<Context>,

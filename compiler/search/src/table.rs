@@ -1,6 +1,6 @@
 //! The e-graph as the search reads it: for each value its layouts, the moves between them, and the
-//! ways of making the value in each. Made by walking e-classes and e-nodes, and by nothing else, so
-//! that the rules alone define the space.
+//! ways of making the value in each. The tables are read off e-classes and e-nodes and nothing
+//! else, so that the rules alone define the plan space.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, RegroupTimes};
@@ -27,22 +27,22 @@ pub(crate) struct MoveArc {
 /// A way of making a value in a layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Producer {
-    /// What makes it.
+    /// What makes the value.
     pub(crate) source: Source,
-    /// What is read, and in which layouts.
+    /// The values that are read, each with its layout.
     pub(crate) reads: Vec<(ValueId, LayoutId)>,
-    /// Its own cost.
+    /// The cost without what is read.
     pub(crate) cost: Cost,
-    /// What it asks of layout labels.
+    /// The labels that must have a layout, with the layout.
     pub(crate) labels: Vec<(LabelId, Layout)>,
 }
 
 /// What makes a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {
-    /// It is given.
+    /// Nothing: the value is a parameter or a constant.
     Given,
-    /// It is another value, pinned.
+    /// The value is a pin, and its operand is passed on.
     Pin,
     /// A kernel of the value, by number, with the collective in the loop of the einsum that leads
     /// it.
@@ -97,8 +97,8 @@ impl Tables {
         Tables::read(space, hardware, false)
     }
 
-    /// The same, read off the e-graph backwards or not: so a test sees that nothing hangs on its
-    /// order.
+    /// The same, with the e-graph read forwards or backwards, so that a test can show that its
+    /// order does not matter.
     fn read(space: &Space, hardware: &Hardware, backwards: bool) -> Result<Tables, LowerError> {
         let program = space.kernels.program.as_ref();
         let mut values: Vec<ValueTable> =
@@ -141,8 +141,7 @@ impl Tables {
     }
 }
 
-/// What moves cost: those of values that share dims and dtype the same, each time that they are
-/// done.
+/// The costs of moves, each time that one is done. Values that share dims and dtype share them.
 struct MoveCosts<'s> {
     known: FxHashMap<MoveKey<'s>, Cost>,
     times: RegroupTimes<'s>,
@@ -169,8 +168,8 @@ impl<'s> Reading<'s> {
         egg::Language::children(node).iter().map(|child| self.space.graph[*child].data).collect()
     }
 
-    /// Enters an e-node of the class of `at`, whose layout has the number `to`, and the place
-    /// `rank` as text.
+    /// Enters an e-node of the class `at`, whose layout has the number `to` and, sorted as text,
+    /// the place `rank`.
     fn add(&mut self, at: At, to: LayoutId, node: &ENode, rank: u64) -> Result<(), LowerError> {
         let program: &'s Program = self.space.kernels.program.as_ref();
         let read = self.read(node);
@@ -269,7 +268,7 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// The place of each layout when the value's layouts are sorted as text.
+/// For each layout of a value its place when all of them are sorted as text.
 fn text_order(program: &Program, value: ValueId, layouts: &[Layout]) -> Vec<u64> {
     let names = program.dim_names(&program.value(value).dims);
     let mut sorted: Vec<(String, usize)> =
@@ -282,7 +281,8 @@ fn text_order(program: &Program, value: ValueId, layouts: &[Layout]) -> Vec<u64>
     order
 }
 
-/// What a parameter or a pin in a layout asks of a label.
+/// The label of a parameter or a pin, with the layout that it must have where the value has this
+/// one.
 fn label_demand(program: &Program, at: At) -> Vec<(LabelId, Layout)> {
     let value = program.value(at.value);
     let label = value.def.pattern().and_then(|pattern| pattern.label);

@@ -1,4 +1,4 @@
-//! What moves, parameters and kernels cost.
+//! The costs of moves, parameters and kernels.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use crate::cost::Cost;
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::{Kernel, Kernels};
 
-/// What a move counts for where plans of fewer steps are preferred: an all-reduce is two.
+/// The number of steps that a move counts as where plans of fewer steps are preferred.
 pub(crate) fn steps_of(collective: &Collective) -> u64 {
     match (collective.row().sends, collective.terms().dims) {
         (Sends::AroundTwice, _) => 2,
-        // An all-reduce of statistics goes before the sum.
+        // An all-reduce of the statistics comes before the sum.
         (Sends::Weighted, [None, _]) => 4,
         (Sends::Weighted, [Some(_), _]) => 3,
         (Sends::Around | Sends::Across | Sends::Blocks | Sends::Lacking | Sends::Nothing, _) => 1,
     }
 }
 
-/// All that the cost of a move depends on, beside the sizes of dims and the hardware.
+/// All that the cost of a move depends on, besides the sizes of dims and the hardware.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MoveKey<'d> {
     /// The dims of the value, in memory order.
@@ -34,7 +34,7 @@ pub(crate) struct MoveKey<'d> {
     pub(crate) to_layout: Layout,
 }
 
-/// The cost of a move of a value, done once.
+/// The cost of doing a move of a value once.
 pub(crate) fn move_cost(
     program: &Program,
     times: &mut RegroupTimes<'_>,
@@ -61,10 +61,10 @@ pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) 
     Cost { resident: program.value(value).dtype.bytes(elements), ..Cost::ZERO }
 }
 
-/// The cost of a kernel, with the collective in the loop of its first op, that reads its operands
-/// in these layouts and makes its value in one; `None` where the layouts do not fit together. Where
-/// the first op is a composite in pieces it is the cost of all of them: the last ones lead the
-/// kernel.
+/// The cost of a kernel that reads its operands in the layouts `read` and makes its value in
+/// `made`, with the collective in the loop of its first op; `None` where the layouts do not fit
+/// together. Where the first op is a composite in pieces, the cost of all pieces is included; the
+/// last of them lead the kernel.
 pub(crate) fn kernel_cost(
     kernels: &Kernels,
     hardware: &Hardware,
@@ -113,7 +113,7 @@ pub(crate) fn kernel_cost(
     Some(Cost { time: time.0, steps: 1, moved: price.wire_bytes.0, ..cost })
 }
 
-/// What some collectives cost, each of a value in a layout, one after the other.
+/// The cost of some collectives, each of a value in a layout, one after the other.
 pub(crate) fn travel_cost(
     program: &Program,
     hardware: &Hardware,
@@ -127,10 +127,10 @@ pub(crate) fn travel_cost(
     all.iter().map(cost).sum()
 }
 
-/// The cost of a kernel that does so much work and touches so many elements.
+/// The cost of a kernel that does this work and touches so many elements.
 pub(crate) fn work_cost(hardware: &Hardware, work: &Work, elements: u64) -> Cost {
     let (time, _) = roofline(hardware, work);
-    // Where communication alone counts, ties are broken by flops instead.
+    // Where communication alone counts, ties are broken by flops and not by elements.
     let elements = if hardware.has_free_ops() {
         u64::try_from(work.flops.0).unwrap_or(u64::MAX)
     } else {

@@ -1,5 +1,5 @@
-//! The tables of `README.md`: one program of two values, carried through the search.
-//! `SHARDC_UPDATE=1` writes them anew.
+//! Compares the tables of `README.md`, which carry one program of two values through the search,
+//! with what the search has. `SHARDC_UPDATE=1` writes the tables anew.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::search::{Search, Sought};
 use crate::space::Space;
 use crate::table::{Source, Tables};
 
-/// What the tables of a run are made of.
+/// The program of the page, from which its tables are made.
 struct Walkthrough {
     program: Arc<Program>,
     hardware: Hardware,
@@ -40,12 +40,12 @@ impl Walkthrough {
         self.program.value(value).name.as_deref().unwrap_or("y")
     }
 
-    /// Both values, from the parameter on.
+    /// Both values, the parameter first.
     fn values(&self) -> Vec<ValueId> {
         self.program.value_ids().collect()
     }
 
-    /// Ticks as nanoseconds; what cannot be had has none.
+    /// Ticks as nanoseconds; a dash for what cannot be had.
     fn ns(&self, ticks: i64, of: &Factors) -> String {
         match ticks {
             ticks if ticks >= FAR => "-".into(),
@@ -65,7 +65,7 @@ impl Walkthrough {
         text
     }
 
-    /// What it takes to bring each value from the layout of the row to that of the column.
+    /// The time of bringing each value from the layout of the row to that of the column.
     fn moves(&self, problem: &Factors) -> String {
         let mut text = String::new();
         for value in self.values() {
@@ -90,7 +90,8 @@ impl Walkthrough {
         text
     }
 
-    /// The strategies of both values, each with a number of its own.
+    /// The strategies of both values, with a last column of which the heading and the cells are
+    /// given.
     fn strategies(
         &self,
         problem: &Factors,
@@ -119,7 +120,7 @@ impl Walkthrough {
         text
     }
 
-    /// What readers pay, and what each layout costs at least.
+    /// What readers pay, and the least time of a plan with each layout.
     fn prices(&self, branch: &Branch) -> String {
         let (problem, prices) = branch.problem_and_prices();
         let mut text = format!(

@@ -13,8 +13,8 @@ use crate::rules::pieces::{Laid, rule_of_pieces};
 use crate::rules::{self, Rule, rule_of_move, rules_of_strategy};
 
 impl Emitter<'_> {
-    /// A composite in pieces, on its operand in this layout: every piece, behind a partial one its
-    /// all-reduce. Gives the last.
+    /// Adds the pieces of a composite on its operand in a layout, and behind each partial piece its
+    /// all-reduce. Returns the last instruction.
     pub(super) fn pieces(
         &mut self,
         id: ValueId,
@@ -35,7 +35,7 @@ impl Emitter<'_> {
             let start = self.plan.instructions.len();
             let begins_a_kernel = !kernel[..i].contains(&kernel[i]);
             if begins_a_kernel {
-                // What a kernel reads is there before it starts.
+                // The numbers that a kernel reads are there before it starts.
                 let members = (i..pieces.len()).filter(|j| kernel[*j] == kernel[i]);
                 for number in members.flat_map(|j| &pieces[j].0.reads).filter_map(Read::number) {
                     let (kind, layout) = (InstrKind::Constant(number), Layout::REPLICATED);
@@ -79,7 +79,8 @@ impl Emitter<'_> {
         made
     }
 
-    /// A piece of a composite, behind its all-reduce where it is partial.
+    /// Adds the all-reduce of a piece of a composite, where the piece is partial. Returns the
+    /// complete piece.
     fn completed(
         &mut self,
         id: ValueId,
@@ -102,7 +103,7 @@ impl Emitter<'_> {
         all
     }
 
-    /// Writes of all instructions from one on that they are a piece of a composite, with its
+    /// Notes that all instructions from `start` on belong to a piece of a composite: the piece, its
     /// numbers and its all-reduce. The last piece alone has the name of the composite.
     fn belong_to_a_piece(
         &mut self,

@@ -1,5 +1,5 @@
-//! Attentions as kernels: their ops, with the concats of their keys and values or without, and in
-//! which layouts they read and make what they do.
+//! Attentions as kernels: their ops, with or without the concats of their keys and values, and the
+//! layouts that they read and make.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use shard_ir::{AxisList, Def, DimId, Layout, Op, ValueId};
 use super::{Has, Kernel, Kernels};
 
 impl Kernels {
-    /// Enters the attention that ends with a value, if one does, and gives the kernels that it may
-    /// be: without the concats of its keys and values first.
+    /// Enters the attention that ends with a value, if one does, and returns the kernels that it
+    /// may be: the one without the concats of its keys and values comes first.
     pub(super) fn enter_attention(&mut self, id: ValueId) -> Vec<Kernel> {
         let Some(members) = attention_of(&Values(self), id).map(Arc::new) else {
             return Vec::new();
@@ -23,7 +23,7 @@ impl Kernels {
             self.attention[member.index()] = Some(Arc::clone(&members));
         }
         let program = Arc::clone(&self.program);
-        // In a strict layer, which computes nothing in pieces, no merge could be written.
+        // Axes do not split the keys in a strict layer, where no merge could be written.
         self.statistics[id.index()] =
             self.keys(id).filter(|_| self.in_pieces).and_then(|(keys, softmax)| {
                 let softmax = program.value(softmax);
@@ -34,7 +34,8 @@ impl Kernels {
         let mut all = vec![self.of_attention(&members)];
         if let Some(joined) = with_joined(&Values(self), &members).map(Arc::new) {
             all.push(self.of_attention(&joined));
-            // A pin says where the blocks of all of it lie.
+            // Axes do not split the parts of a joined value that is pinned: the pin says which
+            // block of the whole value each device has.
             let is_pinned = |of: &ValueId| !members.contains(of) && self.is_pinned(*of);
             let splits = self.statistics[id.index()].is_some()
                 && keys_in_any_order(&Values(self), &joined)
@@ -81,7 +82,7 @@ impl Kernels {
         self.joined[id.index()].as_ref().map(|(members, _)| members.as_slice())
     }
 
-    /// Whether axes may split each part of what joins the keys of that.
+    /// Whether axes may split each part of the joined keys of [`Kernels::joined`].
     pub(crate) fn may_split_joined(&self, id: ValueId) -> bool {
         self.joined[id.index()].as_ref().is_some_and(|(_, splits)| *splits)
     }
@@ -93,8 +94,8 @@ impl Kernels {
         })
     }
 
-    /// Whether a concat makes a layout as a part of an attention alone: each part of what it joins
-    /// is split.
+    /// Whether a concat makes a layout in which the joined dim is split. It can do so only as part
+    /// of an attention, where each part of what it joins is split.
     pub(crate) fn joins_parts(&self, id: ValueId, made: Layout) -> bool {
         let value = self.program.value(id);
         let Def::Op { op: Op::Concat { to, .. }, .. } = &value.def else { return false };
@@ -118,7 +119,8 @@ impl Kernels {
         self.attention(id)?.iter().find_map(|member| Some((over(member)?, *member)))
     }
 
-    /// The operand of what an attention ends with that has the keys, and where it has them.
+    /// The operand of the op that ends an attention which has the keys, and the place of the keys
+    /// among its dims.
     pub(crate) fn keys_read_by(&self, product: ValueId) -> Option<(usize, usize)> {
         let (key, _) = self.keys(product)?;
         self.site(product).operands.iter().enumerate().find_map(|(place, (dims, _))| {
@@ -126,9 +128,10 @@ impl Kernels {
         })
     }
 
-    /// In which layouts a member of an attention reads its operands, where that makes a value in
-    /// this one; `None` where the kernel does not make it so. Only what it ends with is partial: by
-    /// the axes that split the keys, in this order.
+    /// The layouts in which a member of an attention reads its operands where it makes the layout
+    /// `made`; `None` where the attention does not make its value in that layout. Only the op that
+    /// ends the attention makes a partial value, over the axes `keys` that split the keys, in this
+    /// order.
     pub(crate) fn read_in_attention(
         &self,
         id: ValueId,
@@ -144,7 +147,7 @@ impl Kernels {
         {
             return None;
         }
-        // The dims that have other names in what is made, and the axes that split them.
+        // The dims of the operands that the result does not have, and the axes that split them.
         let (mut split, mut axes) = (self.keys_of(id).into_iter().collect::<Vec<_>>(), keys);
         if self.joins_parts(id, made)
             && let Op::Concat { left, right, to } = site.op
@@ -163,8 +166,8 @@ impl Kernels {
         (result == made).then_some(read)
     }
 
-    /// The layout that a member of an attention makes of operands in these layouts: as by itself,
-    /// but that a concat may join parts that are split.
+    /// The layout that a member of an attention makes of operands in these layouts. It is that of
+    /// the op alone, except that a concat may join parts that are split.
     pub(super) fn result_in_attention(&self, id: ValueId, operands: &[Layout]) -> Option<Layout> {
         let site = self.site(id);
         let Op::Concat { left, right, to } = site.op else { return site.result_layout(operands) };
@@ -173,9 +176,9 @@ impl Kernels {
         joined_layout(*left, *right, *to, &operands, result, mesh, dims).ok()
     }
 
-    /// What the kernel of an attention of these ops reads, where it makes its value in a layout,
-    /// axes split the keys in this order, and each op in it has a strategy for it. With `ring` axes
-    /// its keys and values travel over these.
+    /// The layouts that the kernel of an attention of these ops reads, where it makes its value in
+    /// the layout `made` and the axes `keys` split the keys, in this order. With axes in `ring`,
+    /// keys and values travel over them. `None` where an op has no strategy for it.
     pub(crate) fn attention_reads(
         &self,
         members: &[ValueId],
@@ -188,7 +191,7 @@ impl Kernels {
         let product = *members.last()?;
         let mut layouts: BTreeMap<ValueId, Layout> = BTreeMap::from([(product, made)]);
         let mut reads: BTreeMap<ValueId, Vec<Layout>> = BTreeMap::new();
-        // Readers before what they read.
+        // Readers come before what they read.
         for id in members.iter().rev() {
             let split = if *id == product { keys } else { AxisList::EMPTY };
             let read = self.read_in_attention(*id, *layouts.get(id)?, split)?;
@@ -213,7 +216,7 @@ impl Kernels {
     }
 }
 
-/// The ops of a program, behind pins.
+/// The ops of a program, with pins passed over.
 struct Values<'a>(&'a Kernels);
 
 impl<'a> Ops<'a> for Values<'a> {

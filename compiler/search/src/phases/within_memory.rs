@@ -41,8 +41,8 @@ impl Phases<'_> {
         }
         let joint = side_by_side(self.programs, self.free);
         let capacity = self.hardware.hbm_bytes;
-        // Activations take something, but how little is not known of all plans: so for the bound
-        // they take nothing.
+        // The least that activations take in any plan is not known, so the bound counts them as
+        // nothing.
         let below = known.as_ref().map(|(_, cost)| cost.0.saturating_add(1));
         let most = match self.lowered_within(&joint, |_| capacity, self.options, below) {
             Ok(lowered) => Some(lowered),
@@ -62,8 +62,7 @@ impl Phases<'_> {
             Some(most) if !is_least => self.leaving_room(&joint, most, own, known, is_near)?,
             _ => known,
         };
-        // What one phase would have is searched in the others, which takes long where it does not
-        // fit.
+        // To search the other phases with the layouts of one takes long where these do not fit.
         let best = match &found {
             Some((_, cost)) if is_near(*cost) => None,
             found => match self.best_of_own(own, own, MEMORY_LIMIT) {

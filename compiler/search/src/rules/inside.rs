@@ -11,7 +11,7 @@ use crate::relax::Region;
 use crate::space::MovesByLayout;
 use crate::times::{MoveKey, move_cost};
 
-/// The moves of the values of a program inside a region, worked out as they are asked for.
+/// Works out the moves of the values of a program inside a region, as they are asked for.
 pub(crate) struct MovesInside<'p> {
     program: &'p Program,
     maxima: AxisSet,
@@ -19,13 +19,13 @@ pub(crate) struct MovesInside<'p> {
     known: &'p mut KnownMoves,
 }
 
-/// Moves and their times, of values by what their moves depend on: the same in every region, and in
-/// every program with the same mesh, chip and maxima.
+/// Moves and their times, by all that the moves of a value depend on. They are the same in every
+/// region, and in every program with the same mesh, chip and maxima.
 #[derive(Default)]
 pub(crate) struct KnownMoves(FxHashMap<(Movable, Dtype), AlikeMoves>);
 
 impl KnownMoves {
-    /// How many moves they are.
+    /// The number of moves.
     pub(crate) fn len(&self) -> usize {
         let of = |known: &AlikeMoves| {
             known.from.values().map(Vec::len).sum::<usize>() + known.exchanges.len()
@@ -34,15 +34,16 @@ impl KnownMoves {
     }
 }
 
-/// The moves of values that are alike. Such values differ in what they may pass through and in
-/// which moves are worth their time, but not in what moves there are.
+/// The moves of values whose moves are alike. Of such values a region may have different layouts,
+/// and allow moves of different times.
 #[derive(Default)]
 struct AlikeMoves {
     from: FxHashMap<Layout, Vec<(Layout, Timed)>>,
     exchanges: FxHashMap<(Layout, Layout), Option<Timed>>,
 }
 
-/// A move, and how long it takes once, in picoseconds, as soon as that is asked.
+/// A move, and the time of doing it once, in picoseconds, which is worked out when it is first
+/// asked for.
 #[derive(Clone)]
 struct Timed {
     collective: Collective,
@@ -66,7 +67,7 @@ impl<'p> MovesInside<'p> {
         MovesInside { program, maxima, times, known }
     }
 
-    /// Those of a value; `None` where they are more than `most`.
+    /// The moves of a value inside a region; `None` where they are more than `most`.
     pub(crate) fn of(
         &mut self,
         id: ValueId,
@@ -93,7 +94,7 @@ impl<'p> MovesInside<'p> {
         };
         let mut sorted: Vec<Layout> = region.layouts[id.index()].iter().copied().collect();
         sorted.sort_unstable();
-        // What exchanges lead to is split by the same axes.
+        // Exchanges lead to layouts that the same axes split.
         let split_by = |l: &Layout| {
             let partials = [Reduction::Sum, Reduction::Max].map(|kind| l.partial(kind));
             (l.split_axes(), partials, l.softmax_axes())

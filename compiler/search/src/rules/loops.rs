@@ -1,10 +1,10 @@
-//! Loops: an einsum in a layout, with an all-gather of one operand or the reduce-scatter of its
-//! result inside.
+//! Loops: an einsum makes a layout, with the all-gather of one operand or the reduce-scatter of its
+//! result in its loop.
 //!
-//! Each strategy of an einsum gives rise to loops: every operand may be given split over axes over
-//! which the einsum reads it whole, and the result may leave split over axes over which the einsum
-//! leaves it partial. An einsum has at most one collective in its loop. What [`Fused::layouts`]
-//! says of each is checked by a test, on all small layouts.
+//! Each strategy of an einsum gives rise to loops. An operand may be given split over axes over
+//! which the einsum reads it whole, and the result may be split over axes over which the einsum
+//! leaves it partial. An einsum has at most one collective in its loop. A test compares the loops
+//! with [`Fused::layouts`] on all small layouts.
 
 use shard_ir::{AxisList, Fused, Layout, MeshShape, Reduction};
 
@@ -14,8 +14,8 @@ use super::strategies::{OpProfile, OpSite};
 pub type Loop = (Fused, Vec<Layout>);
 
 impl OpSite<'_> {
-    /// The loops that gather one operand of the einsum, which then reads its operands in these
-    /// layouts.
+    /// Visits the loops that gather one operand of an einsum which reads its operands in the
+    /// layouts `inside`: each with the layouts in which the operands are given.
     pub fn for_each_gather(&self, inside: &[Layout], visit: &mut dyn FnMut(Fused, &[Layout])) {
         let mut given = inside.to_vec();
         for (operand, (dims, _)) in self.operands.iter().enumerate() {
@@ -34,7 +34,7 @@ impl OpSite<'_> {
         }
     }
 
-    /// The loops that scatter a product in this layout, with the layout of the result.
+    /// Visits the loops that scatter a product in this layout, each with the layout of the result.
     pub fn for_each_scatter(&self, product: Layout, visit: &mut dyn FnMut(Fused, Layout)) {
         let sizes: Vec<u64> = self.result.iter().map(|d| self.dims[d.index()].size).collect();
         let shape = MeshShape { mesh: self.mesh, sizes: &sizes };
@@ -48,7 +48,7 @@ impl OpSite<'_> {
         }
     }
 
-    /// Every loop that has the result in `target`.
+    /// Every loop that makes the result in `target`.
     pub fn loops(&self, profile: &OpProfile, target: Layout) -> Vec<Loop> {
         let mut found = Vec::new();
         for inside in self.strategies(profile, target) {
@@ -71,7 +71,7 @@ impl OpSite<'_> {
         found
     }
 
-    /// The loops that have the result in `target` from operands given in these layouts.
+    /// The loops that make the result in `target` from operands given in these layouts.
     pub fn loops_between(&self, given: &[Layout], target: Layout) -> Vec<Fused> {
         let all = Fused::all_on(&self.operands_in(given), self.result, self.mesh, self.dims);
         all.into_iter()

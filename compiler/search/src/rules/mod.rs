@@ -1,16 +1,16 @@
-//! The rules: every way of having a value in a layout. Adding one here adds it to the search, to
-//! `explain`, to the tests and to `spec/rules.md`.
+//! The rules: every way of having a value in a layout. A rule that is added here is added to the
+//! search, to `explain`, to the tests and to `spec/rules.md`.
 //!
 //! A rule has a name that states a fact, and a law in one line. Three families build e-nodes of
 //! values in layouts:
 //!
-//! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit
-//!   together; A composite over a split dim is one op in the search and several in the plan
+//! * strategies ([`strategies`]): an op makes a layout from its operands in layouts that fit
+//!   together; a composite over a split dim is one op in the search and several in the plan
 //!   ([`pieces`]);
-//! * moves ([`moves`]): a value in a layout, from the same value in another;
+//! * moves ([`moves`]): a value in a layout is made from the same value in another;
 //! * loops ([`loops`]), where they are asked for: an einsum and one of those moves at once.
 //!
-//! Another, the logical rules, knows no layouts: it says which programs compute the same.
+//! The logical rules know no layouts: they say which programs compute the same.
 
 pub(crate) mod inside;
 pub mod loops;
@@ -25,7 +25,7 @@ use shard_ir::{AxisId, Collective, Fused, Mesh, Op, Operand, Place};
 pub enum Family {
     /// Another way of computing a value, before any layout.
     Logical,
-    /// Where a value comes from without computing anything.
+    /// A value that is given, and not computed.
     Source,
     /// What one mesh axis does in an op.
     Strategy,
@@ -250,9 +250,9 @@ pub fn rule_of_loop(fused: &Fused) -> Rule {
     }
 }
 
-/// What each mesh axis does in an op on these operands: the rules of the strategy, each once, in
-/// mesh order of the first axis that it applies to. An axis that nothing is split over is passed
-/// over, unless all are.
+/// The rules of a strategy, which say what each mesh axis does in an op on these operands: each
+/// rule once, in mesh order of the first axis that it applies to. Axes over which the result is
+/// whole have no rule, unless all axes are such.
 pub fn rules_of_strategy(
     op: &Op,
     operands: &[Operand<'_>],
@@ -271,7 +271,8 @@ pub fn rules_of_strategy(
     found
 }
 
-/// What one mesh axis does in an op on these operands; `None` where the result is whole over it.
+/// The rule of what one mesh axis does in an op on these operands; `None` where the result is whole
+/// over the axis.
 pub fn rule_of_axis(
     op: &Op,
     operands: &[Operand<'_>],

@@ -1,30 +1,31 @@
-//! Moves: a value in a layout, from the same value in another.
+//! Moves: a value in a layout is made from the same value in another.
 
 use shard_ir::{
     AxisId, AxisList, AxisSet, Collective, DimSet, Layout, Mesh, MeshShape, Program, Reduction,
     ValueId,
 };
 
-/// Exchanges are in the plan space between no more layouts than so many: their number is the square
-/// of it. Three axes split a value of four dims in 120 ways, four axes one of three dims in 360.
+/// The exchanges of a value are in the plan space only where no more than so many layouts are split
+/// by the same axes: there is an exchange for each two of them. Three axes split a value of four
+/// dims in 120 ways, four axes a value of three dims in 360 ways.
 pub const MAX_EXCHANGED: usize = 128;
 
-/// Which moves there are for a value, wherever it lies.
+/// Which moves a value has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Freedom {
-    /// All.
+    /// All moves.
     Any,
-    /// Those without traffic: it lies in the memory of the host, of which each device fetches the
-    /// part that it wants.
+    /// The moves without traffic. The value is in the memory of the host, from which each device
+    /// fetches the part that it wants.
     Cuts,
-    /// None: it is stored before any step, and never moves.
+    /// No moves. The value is stored before any step.
     Fixed,
 }
 
-/// All that the moves of a value depend on, beside the mesh and the partials of its program.
+/// All that the moves of a value depend on, besides the mesh and the partials of its program.
 ///
-/// Moves are worked out from this alone, and kept under it: so values have moves in common only
-/// where they have the same.
+/// Moves are worked out from this alone and stored by it. So values share moves only where they are
+/// equal in this.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Movable {
     /// The global sizes of its dims, in memory order.
@@ -36,7 +37,7 @@ pub struct Movable {
 }
 
 impl Movable {
-    /// That of a value of a program that is never the attention over a part of the keys.
+    /// The movable of a value that is never the attention over a part of the keys.
     pub fn of(program: &Program, value: ValueId) -> Movable {
         let freedom = match program.value(value).times {
             0 => Freedom::Fixed,
@@ -46,8 +47,9 @@ impl Movable {
         Movable { sizes: program.sizes(&program.value(value).dims), freedom, statistics: None }
     }
 
-    /// Every layout that it may have, in the order of [`Layout`]; those of an attention over a part
-    /// of the keys behind all others, so that a pin on it numbers the others as it does.
+    /// Every layout that it may have, in the order of [`Layout`]. The layouts of an attention over
+    /// a part of the keys come behind all others, so that a pin on the value numbers the others
+    /// alike.
     pub fn layouts(&self, mesh: &Mesh, sums: AxisSet, maxima: AxisSet) -> Vec<Layout> {
         let shape = MeshShape { mesh, sizes: &self.sizes };
         let mut layouts = shape.layouts(sums, maxima);
@@ -57,8 +59,8 @@ impl Movable {
         layouts
     }
 
-    /// Whether exchanges from a layout are in the plan space: where no more than [`MAX_EXCHANGED`]
-    /// layouts are split by the axes that split this one.
+    /// Whether exchanges from a layout are in the plan space: no more than [`MAX_EXCHANGED`]
+    /// layouts are split by the same axes.
     pub fn is_exchanged(&self, mesh: &Mesh, from: Layout) -> bool {
         let like = || MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
         self.freedom == Freedom::Any
@@ -66,7 +68,7 @@ impl Movable {
             && like().len() <= MAX_EXCHANGED
     }
 
-    /// Every move from a layout, with the layout it leads to.
+    /// Every move from a layout, with the layout that it leads to.
     pub fn moves_from(
         &self,
         mesh: &Mesh,
@@ -82,7 +84,7 @@ impl Movable {
         all
     }
 
-    /// The same without exchanges.
+    /// Every move from a layout but exchanges, with the layout that it leads to.
     pub fn moves_but_exchanges_from(
         &self,
         mesh: &Mesh,
@@ -106,9 +108,9 @@ impl Movable {
         }
     }
 
-    /// The exchanges from a layout to those of some layouts that one leads to: by far the most
-    /// moves, so that they are made for the layouts that are looked at alone. The caller asks first
-    /// whether it [is exchanged](Movable::is_exchanged).
+    /// The exchanges from a layout to some layouts. Most moves are exchanges, so that they are made
+    /// only for layouts that are looked at. The caller asks first whether the layout [is
+    /// exchanged](Movable::is_exchanged).
     pub fn exchanges_to(
         &self,
         mesh: &Mesh,
@@ -128,12 +130,12 @@ impl Movable {
     }
 }
 
-/// The moves from a layout that generate all others at no loss of time, but for those between
-/// layouts that the same axes split: slices and to-partials over one axis, and all-reduces over any
-/// axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
-/// chain of them costs what the merged move costs, and over any axes and along any dims elsewhere.
-/// A test holds the closure of these, with all all-to-alls, permutes and exchanges, to that of
-/// [`Collective::all_from`].
+/// The generating moves from a layout: chains of them take no longer than any other move, except
+/// moves between layouts that the same axes split. They are slices and to-partials over one axis,
+/// all-reduces over any axes, and all-gathers and reduce-scatters. The last two are over one axis
+/// where the network `adds_up`, that is, where a chain of them costs what the merged move costs;
+/// elsewhere they are over any axes and along any dims. A test compares the closure of these moves,
+/// with all all-to-alls, permutes and exchanges, with that of [`Collective::all_from`].
 pub fn generating_moves(
     shape: MeshShape<'_>,
     from: Layout,
@@ -143,7 +145,7 @@ pub fn generating_moves(
     found: &mut Vec<(Collective, Layout)>,
 ) {
     let terms = [Reduction::Sum, Reduction::Max].map(|kind| (kind, from.partial(kind)));
-    // The candidates of a maximum are not known while terms of a sum are open.
+    // The candidates of a maximum are complete only once no terms of a sum are left.
     let completes_max = terms[0].1.is_empty();
     let mut generating = Generating {
         shape,
@@ -168,7 +170,7 @@ pub fn generating_moves(
 struct Generating<'m> {
     shape: MeshShape<'m>,
     from: Layout,
-    /// What is combined next, with the axes that it is partial over.
+    /// What a move may combine, with the axes over which it is partial.
     terms: &'m [(Reduction, AxisSet)],
     /// The axes over which the value may be partial.
     allowed: [(Reduction, AxisSet); 2],
@@ -179,7 +181,7 @@ struct Generating<'m> {
 }
 
 impl Generating<'_> {
-    /// All-gathers, and to-partials of what axes split.
+    /// All-gathers along a dim, and to-partials of the axes that split it.
     fn undo_splits_of(&mut self, dim: usize) {
         let axes = self.from.axes_of(dim);
         for keep in 0..axes.len() {
@@ -196,7 +198,7 @@ impl Generating<'_> {
         }
     }
 
-    /// Slices and reduce-scatters.
+    /// Slices and reduce-scatters along a dim.
     fn split(&mut self, dim: usize) {
         let (shape, from) = (self.shape, self.from);
         let with = |axes: AxisList| {
@@ -229,7 +231,7 @@ impl Generating<'_> {
         }
     }
 
-    /// All-reduces, and to-partials of what every device has.
+    /// All-reduces, and to-partials over axes over which the value is replicated.
     fn along_no_dim(&mut self) {
         for (kind, partial) in self.terms {
             for axes in partial.nonempty_subsets() {

@@ -1,9 +1,9 @@
-//! Composites in pieces: a softmax or a norm over a dim that is split, from what each device can
-//! say of its part.
+//! Composites in pieces: a softmax or a norm over a dim that is split, where each device works on
+//! its part of the dim.
 //!
-//! A strategy of the composite: it reads its operand and makes its result in one layout, which
-//! splits the dim. What stands in the plan is a fixed sequence of ops that the plan could hold
-//! anyway, with an all-reduce of each small statistic.
+//! In the search this is a strategy of the composite, which reads its operand and makes its result
+//! in one layout that splits the dim. In the plan it is a fixed sequence of ops, with an all-reduce
+//! of each statistic.
 
 use shard_ir::composite::{Piece, Read, composite_dim, pieces};
 use shard_ir::{Collective, DimId, Dtype, Layout, Norm, Op, Operand, Reduction, result_layout};
@@ -11,16 +11,16 @@ use shard_ir::{Collective, DimId, Dtype, Layout, Norm, Op, Operand, Reduction, r
 use super::Rule;
 use super::strategies::OpSite;
 
-/// The rules by which composites fall in pieces.
+/// The rules by which composites are computed in pieces.
 pub const IN_PIECES: [Rule; 3] =
     [super::SOFTMAX_IN_PIECES, super::RMSNORM_IN_PIECES, super::LAYERNORM_IN_PIECES];
 
 /// The layouts of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Laid {
-    /// In which it is made.
+    /// The layout in which it is made.
     pub made: Layout,
-    /// How it is completed, where it is partial, and the layout after.
+    /// Where it is partial, the all-reduce that completes it, and the layout after that.
     pub completed: Option<(Collective, Layout)>,
 }
 
@@ -31,7 +31,7 @@ impl Laid {
     }
 }
 
-/// The rule by which a composite falls in pieces.
+/// The rule by which a composite is computed in pieces; `None` for an op that never is.
 pub fn rule_of_pieces(op: &Op) -> Option<Rule> {
     if let Op::Softmax { .. } = op {
         return Some(super::SOFTMAX_IN_PIECES);
@@ -44,22 +44,23 @@ pub fn rule_of_pieces(op: &Op) -> Option<Rule> {
 }
 
 impl<'a> OpSite<'a> {
-    /// The dim of a composite that may be computed in pieces. In dtypes whose range the statistics
-    /// cannot leave where the operand does not come near its end.
+    /// The dim of a composite that may be computed in pieces. It may in dtypes of so wide a range
+    /// that the statistics stay within it, unless the operand is near its end.
     pub fn dim_in_pieces(&self) -> Option<DimId> {
         let (_, dtype) = self.operands.first()?;
         composite_dim(self.op)
             .filter(|_| self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16))
     }
 
-    /// Whether the op, on operands in these layouts, is computed in pieces.
+    /// Whether the op is computed in pieces on operands in these layouts.
     pub fn is_in_pieces(&self, operands: &[Layout]) -> bool {
         let Some(over) = self.dim_in_pieces() else { return false };
         let at = self.operands[0].0.iter().position(|d| *d == over);
         at.zip(operands.first()).is_some_and(|(at, layout)| !layout.axes_of(at).is_empty())
     }
 
-    /// The pieces of the op, laid out, where it is computed in pieces on an operand in this layout.
+    /// The pieces of the op with their layouts, if it is computed in pieces on an operand in this
+    /// layout.
     pub fn pieces_on(&self, operand: Layout) -> Option<Vec<(Piece, Laid)>> {
         if !self.is_in_pieces(&[operand]) {
             return None;

@@ -1,8 +1,8 @@
-//! Strategies: an op in a layout, from its operands in layouts that fit together.
+//! Strategies: an op makes a layout from its operands in layouts that fit together.
 //!
-//! Nothing about any op is known here but what [`result_layout_as`] says: a small probe of it, axis
-//! by axis, tells which operands may be partial together and what a split of a vanishing dim leaves
-//! behind; every strategy found is one that [`result_layout_as`] confirms.
+//! All that is known of an op here is the layout rule, [`result_layout_as`]. A small probe of the
+//! rule on one axis tells which operands may be partial together, and which partial result a split
+//! of a vanishing dim leaves. The rule confirms every strategy that is found.
 
 mod walk;
 
@@ -15,11 +15,12 @@ use shard_ir::{
     never, result_layout_as,
 };
 
-/// What is done with a strategy: the layout of the result, those of the operands; says whether to
-/// go on.
+/// Called with each strategy, as the layout of the result and those of the operands; returns
+/// whether to go on.
 pub type StrategyVisitor<'a> = dyn FnMut(Layout, &[Layout]) -> ControlFlow<()> + 'a;
 
-/// An op with the types of its operands and the dims of its result: all that strategies depend on.
+/// An op with all that its strategies depend on: the types of its operands and the dims of its
+/// result.
 #[derive(Clone, Debug)]
 pub struct OpSite<'a> {
     /// The op.
@@ -32,37 +33,37 @@ pub struct OpSite<'a> {
     pub mesh: &'a Mesh,
     /// The dims of the program.
     pub dims: &'a [Dim],
-    /// Whether composites over a split dim are computed in pieces ([`pieces`](super::pieces)): not
-    /// where every collective has to be written.
+    /// Whether composites over a split dim are computed in pieces ([`pieces`](super::pieces)). They
+    /// are not where every collective has to be written.
     pub in_pieces: bool,
 }
 
-/// What [`result_layout_as`] says of an op, one axis at a time.
+/// What the layout rule says of an op, for one axis.
 #[derive(Clone, Debug, Default)]
 pub struct OpProfile {
-    /// Dims of the iteration space that the result lacks, each with what an axis on it leaves: the
-    /// result partial.
+    /// Dims of the iteration space that the result does not have, each with how the result is
+    /// partial over an axis that splits the dim.
     vanishing: Vec<(DimId, Reduction)>,
-    /// The sets of operands that may be partial together, so that the result is.
+    /// The sets of operands that may be partial sums together; the result then is one.
     inherit_sum: Vec<Vec<usize>>,
+    /// The sets of operands that may be partial maxima together; the result then is one.
     inherit_max: Vec<Vec<usize>>,
-    /// The operand that may be the attention over a part of the keys, so that the result is. The op
-    /// alone does not tell.
+    /// The operand that may be the attention over a part of the keys; the result then is, too. The
+    /// op alone does not tell which.
     pub(crate) carries: Option<usize>,
 }
 
 impl<'a> OpSite<'a> {
-    /// The layout of the result when the operands have these layouts, and a dim that it alone has
-    /// is whole.
+    /// The layout of the result where the operands have these layouts; a dim that the result alone
+    /// has is whole. `None` where the layouts do not fit together.
     pub fn result_layout(&self, layouts: &[Layout]) -> Option<Layout> {
         self.result_layout_as(layouts, Layout::REPLICATED)
     }
 
-    /// The layout of the result when the operands have these layouts, and a dim that it alone has
-    /// is split as in the one that is wanted.
+    /// The same, where a dim that the result alone has is split as in the layout `wanted`.
     pub fn result_layout_as(&self, layouts: &[Layout], wanted: Layout) -> Option<Layout> {
         if self.is_in_pieces(layouts) {
-            // Each device has its part of the result where it has that of the operand.
+            // A composite in pieces makes its result in the layout of its operand.
             let order: Option<Vec<usize>> = self
                 .result
                 .iter()
@@ -83,7 +84,7 @@ impl<'a> OpSite<'a> {
         operands.map(|(&(dims, dtype), &layout)| Operand { dims, dtype, layout }).collect()
     }
 
-    /// The dim of the iteration space that a dim of an operand is: one that may be split.
+    /// The dim of the iteration space that a dim of an operand is, if it may be split.
     fn iteration_dim(&self, operand: usize, dim: DimId) -> Option<DimId> {
         match self.dim_in_pieces() {
             Some(over) if dim == over => Some(over),
@@ -150,8 +151,8 @@ impl<'a> OpSite<'a> {
         }
     }
 
-    /// Layouts of the operands when the dims of the iteration space have these axes and operands
-    /// are partial so.
+    /// The layouts of the operands where these axes split the dims of the iteration space, and the
+    /// operands in `partials` are partial over each axis.
     fn project(
         &self,
         lists: &BTreeMap<DimId, AxisList>,
@@ -177,7 +178,7 @@ impl<'a> OpSite<'a> {
             .collect()
     }
 
-    /// Every way of having the result in `target`: one layout for each operand.
+    /// Every strategy that makes the result in `target`, as one layout for each operand.
     pub fn strategies(&self, profile: &OpProfile, target: Layout) -> Vec<Vec<Layout>> {
         let mut lists: BTreeMap<DimId, AxisList> = BTreeMap::new();
         for (at, dim) in self.result.iter().enumerate() {
@@ -206,8 +207,9 @@ impl<'a> OpSite<'a> {
         found
     }
 
-    /// Gives each partial axis of the target its cause in turn: a vanishing dim, at any place among
-    /// its axes, or operands that are partial over it already.
+    /// Finds all strategies by giving each partial axis of the target each possible cause: it
+    /// splits a vanishing dim, at any place among the axes of the dim, or operands are partial over
+    /// it.
     fn assign<'p>(
         &self,
         profile: &'p OpProfile,

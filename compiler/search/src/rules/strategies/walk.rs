@@ -7,10 +7,10 @@ use shard_ir::{AxisId, AxisList, DimId, Layout, Reduction};
 use super::{OpProfile, OpSite, StrategyVisitor};
 
 impl OpSite<'_> {
-    /// Every strategy of the op, each once: the layout of the result and those of the operands. The
-    /// same set as [`OpSite::strategies`] over all layouts of the result, found faster: axis by
-    /// axis, each free to split a dim of the iteration space at any place, to be partial in
-    /// operands that may be so together, or to do nothing.
+    /// Visits every strategy of the op once. The set is that of [`OpSite::strategies`] over all
+    /// layouts of the result, and is found faster: axis by axis, where each axis splits a dim of
+    /// the iteration space at any place, or is one over which operands are partial together, or
+    /// does nothing. `result_layouts` is used only for ops that regroup dims.
     pub fn for_each_strategy(
         &self,
         profile: &OpProfile,
@@ -31,8 +31,9 @@ impl OpSite<'_> {
         }
         dims.sort_unstable();
         dims.dedup();
-        // A dim that only the result has (a dim of a concat, say) is whole, but for one that each
-        // device makes a part of; and so is one that vanishes into nothing.
+        // Axes may split a dim that operands have and that the result has, or that leaves it
+        // partial. Of the dims that the result alone has, axes may split the one that each device
+        // makes a part of.
         let own = self.op.own_dim();
         let dims: Vec<DimId> = dims
             .into_iter()
@@ -83,24 +84,26 @@ impl OpSite<'_> {
     }
 }
 
-/// What the enumeration needs to know of an op, by number of iteration dim.
+/// The enumeration of the strategies of an op. Dims of the iteration space are numbered.
 struct StrategyWalk<'a> {
     site: &'a OpSite<'a>,
     profile: &'a OpProfile,
     sizes: Vec<u64>,
     in_result: Vec<Option<usize>>,
     in_operands: Vec<Vec<Option<usize>>>,
-    /// What an axis on the dim leaves of the result, where the dim vanishes.
+    /// For each dim that vanishes, how the result is partial over an axis that splits it.
     leaves: Vec<Option<Reduction>>,
 }
 
-/// What the axes so far do.
+/// What the axes that were assigned so far do.
 struct Assignment {
+    /// The axes that split each dim.
     lists: Vec<AxisList>,
     /// For each operand, a layout that has its partial axes alone.
     partial: Vec<Layout>,
+    /// The same for the result.
     result_partial: Layout,
-    /// Scratch.
+    /// Scratch: the layouts of the operands.
     operands: Vec<Layout>,
 }
 
@@ -173,8 +176,8 @@ impl StrategyWalk<'_> {
         for (i, places) in self.in_operands.iter().enumerate() {
             state.operands[i] = place(state.partial[i], places);
         }
-        // Rules that look at two axes at once (a sum inside a maximum, nothing beside a softmax)
-        // have the last word.
+        // The layout rule decides where two axes do not go together: a sum inside a maximum, or
+        // anything beside a partial softmax.
         let partial = state.result_partial;
         if partial.partial(Reduction::Max).is_empty() && partial.softmax_axes().is_empty() {
             debug_assert_eq!(
