@@ -1,6 +1,6 @@
-//! The logical rules by which a dim that an op runs along is cut in equal parts: each device
-//! answers for its own, and what is said of all parts is small. The dims of the parts are there
-//! already ([`shard_ir::cuts`]).
+//! The logical rules that cut a dim along which an op runs in equal parts. Each device does the op
+//! on its own parts, and little is sent between devices. The dims of the parts are dims of the
+//! program already ([`shard_ir::cuts`]).
 
 use egg::Id;
 use shard_ir::cuts::{Blocks, Halo};
@@ -9,19 +9,19 @@ use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
 use super::graph::{Expr, Logical, OpPlace, TypedOp};
 use super::laws::Rewrites;
 
-/// An op with these dims and this dtype.
+/// An op whose result has these dims and this dtype.
 fn op(op: Op, dims: &[DimId], dtype: Dtype, operands: Vec<Expr>) -> Expr {
     let ty = TensorType { dims: dims.to_vec(), dtype };
     Expr::Op(TypedOp { op, ty, place: OpPlace::default() }, operands)
 }
 
-/// Some dims with others in the place of one.
+/// Some dims, with others in the place of one.
 fn with(dims: &[DimId], old: DimId, new: &[DimId]) -> Vec<DimId> {
     let replaced = |dim: &DimId| if *dim == old { new.to_vec() } else { vec![*dim] };
     dims.iter().flat_map(replaced).collect()
 }
 
-/// What each block adds to those behind it: `a` up to each block, its own left out.
+/// For each block what all blocks before it come to, given what all up to and with it come to.
 fn before(line: &Blocks, dims: &[DimId], dtype: Dtype, up_to: Expr) -> Expr {
     op(Op::Shift { over: line.blocks, by: 1 }, dims, dtype, vec![up_to])
 }
@@ -33,7 +33,7 @@ pub(super) fn cumsum(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
         let (Some(Op::Cumsum { over }), &[a]) = (logical.op(node), &node.operands[..]) else {
             continue;
         };
-        // What a block adds up may be larger than any of the results.
+        // The sum of a block may be larger than any result, so the dtype has to have room for it.
         if !matches!(ty.dtype, Dtype::F32 | Dtype::Bf16 | Dtype::Int32) {
             continue;
         }
@@ -68,7 +68,7 @@ pub(super) fn scan(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
             continue;
         };
         let (of_a, of_f) = (logical.ty(a), logical.ty(f));
-        // The product of all gates of a block has to stay within the range of its dtype.
+        // The product of all gates of a block has to stay within the range of the dtype.
         let is_wide = |dtype: Dtype| matches!(dtype, Dtype::F32 | Dtype::Bf16);
         if !of_f.dims.contains(over) || ![of_a, of_f].iter().all(|ty| is_wide(ty.dtype)) {
             continue;
@@ -104,7 +104,7 @@ fn scan_in_blocks(
         let dims = with(&of.dims, over, &[line.blocks, one]);
         op(Op::SliceDim { from: within, to: one, offset }, &dims, dtype, vec![from])
     };
-    // The last position of each block, which says all that those behind it need.
+    // The last position of each block is all that the blocks behind it need.
     let end = |from: Expr, of: &TensorType, dtype: Dtype| {
         let last = one_of(from, of, dtype, line.positions - 1);
         let sum = Op::Reduce { kind: Reduce::Sum, over: vec![one] };
@@ -113,7 +113,8 @@ fn scan_in_blocks(
     let scanned = Op::Scan { over: within };
     let gates = split(f, of_f);
     let own = op(scanned.clone(), &cut(of_a), ty.dtype, vec![split(a, of_a), gates.clone()]);
-    // Of a recurrence that starts from the first gate and adds nothing else, the products.
+    // The products of the gates up to each position are a recurrence that starts from the first
+    // gate and adds nothing.
     let first = one_of(gates.clone(), of_f, of_f.dtype, 0);
     let pad = Op::Pad { from: one, to: within, offset: 0 };
     let start = op(pad, &cut(of_f), of_f.dtype, vec![first]);
@@ -126,8 +127,8 @@ fn scan_in_blocks(
     op(Op::Merge { from: to, to: over }, &ty.dims, ty.dtype, vec![all])
 }
 
-/// A value in blocks, and of each block the last positions of the one before; the first has zeros
-/// there.
+/// A value in blocks, and for each block the last positions of the block before; for the first
+/// block these are zeros.
 fn with_ends(a: Id, of_a: &TensorType, halo: &Halo) -> (Expr, Expr) {
     let to = vec![halo.blocks, halo.within];
     let (cut, seen) =
@@ -141,7 +142,7 @@ fn with_ends(a: Id, of_a: &TensorType, halo: &Halo) -> (Expr, Expr) {
     (a, op(before, &seen, of_a.dtype, vec![last]))
 }
 
-/// The halos of a dim by which so many positions of each block are told.
+/// The halos of a dim that satisfy a condition on how many positions of the block before they see.
 fn halos<'l>(
     logical: &'l Logical<'_>,
     of: DimId,
@@ -182,7 +183,8 @@ pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
         else {
             continue;
         };
-        // What a block adds up by itself may be larger than the result.
+        // What a block adds up by itself may be larger than the result, so the dtype has to have
+        // room for it.
         if !matches!(ty.dtype, Dtype::F32 | Dtype::Bf16 | Dtype::Int32) {
             continue;
         }
@@ -198,7 +200,8 @@ pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
                 op(conv, &cut(over), ty.dtype, vec![a, Expr::Class(w)])
             };
             let (a, before) = with_ends(a, of_a, halo);
-            // Zeros stand where the block's own positions do: what is added there is the others'.
+            // Zeros stand in the place of the block's own positions, so that only what the block
+            // before adds is left.
             let room = Op::Pad { from: halo.seen, to: around, offset: 0 };
             let room = op(room, &cut(around), of_a.dtype, vec![before]);
             let reach = Op::SliceDim { from: around, to: halo.seen, offset: halo.back };
@@ -216,8 +219,8 @@ pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     }
 }
 
-/// `topk(a over V -> K)` is that of the K largest of each part of V, and `argtopk(a over V -> K)`
-/// takes the positions of those by their own.
+/// `topk(a over V -> K)` is the `topk` of the K largest of each part of V. `argtopk(a over V -> K)`
+/// takes the positions of these by their places among them.
 pub(super) fn largest_few(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {

@@ -1,9 +1,10 @@
-//! The forms of a program where they are many: choices that are made apart from each other.
+//! The forms of a program with many forms, as clusters of choices that are independent of each
+//! other.
 //!
-//! Each class of several e-nodes is a choice. Most choices of a large program have nothing to do
-//! with each other: what the one changes, the other does not touch. So the classes that choices
-//! touch fall in *clusters*, and every form is one alternative of each cluster, whatever is taken
-//! of the others.
+//! Each class of several e-nodes is a choice. A choice touches all classes that may differ with
+//! what is chosen. Most choices of a large program touch no class in common. So the touched classes
+//! fall into *clusters*, and every form takes one alternative of each cluster, whatever it takes of
+//! the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,41 +22,41 @@ pub(crate) struct Choices<'a> {
     reader: FormReader<'a>,
     /// The source without its values.
     empty: Program,
-    /// The source computes something twice that every form computes once: so none of them is the
-    /// one written.
+    /// Whether the source computes something twice. Every form computes it once, so that none of
+    /// them is the form written.
     pub(crate) merged: bool,
-    /// The classes that every form has, each with its only e-node.
+    /// The classes that every form has and that have one e-node, with it.
     fixed: Selection<'a>,
-    /// The choices, each cluster independent of the others.
+    /// The clusters, which are independent of each other.
     pub(crate) clusters: Vec<Cluster<'a>>,
 }
 
-/// The choices that may change the same classes.
+/// Choices that may touch the same classes.
 pub(crate) struct Cluster<'a> {
-    /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel
-    /// it is in.
+    /// The classes that may differ with what is chosen: in how they are computed, in who reads
+    /// them, or in what kernel they are in.
     pub(crate) classes: BTreeSet<Id>,
-    /// The same, with what is next to them.
+    /// These classes and their surroundings.
     wanted: Surroundings,
-    /// The ways of choosing.
+    /// The alternatives, by flops.
     alternatives: Vec<Selection<'a>>,
-    /// The one that is written.
+    /// The alternative that the source writes, if it is one.
     written: Option<usize>,
 }
 
 impl Cluster<'_> {
-    /// How many ways of choosing there are.
+    /// The number of alternatives.
     pub(crate) fn alternatives(&self) -> usize {
         self.alternatives.len()
     }
 }
 
-/// So many ways of choosing are listed for a cluster.
+/// How many alternatives a cluster may have.
 const MOST_ALTERNATIVES: usize = 64;
 
 impl<'a> Choices<'a> {
-    /// The choices of a saturated program; `None` where a cluster has too many alternatives to list
-    /// them.
+    /// The choices of a saturated program; `None` where it has none, or where a cluster has too
+    /// many alternatives.
     pub(super) fn of(logical: &'a Logical<'a>) -> Option<Choices<'a>> {
         let source = logical.program;
         let live = source.live();
@@ -103,21 +104,21 @@ impl<'a> Choices<'a> {
         Some(Choices { reader: FormReader::new(logical, live), empty, merged, fixed, clusters })
     }
 
-    /// How many forms there are.
+    /// The number of forms.
     pub(crate) fn count(&self) -> usize {
         self.clusters
             .iter()
             .fold(1, |count: usize, cluster| count.saturating_mul(cluster.alternatives.len()))
     }
 
-    /// The form of an alternative of each cluster, and the class of each of its values; `None`
-    /// where classes would need each other.
+    /// The form that takes an alternative of each cluster, by number, and the class of each of its
+    /// values; `None` where classes need each other.
     pub(crate) fn form(&self, picks: &[usize]) -> Option<(Form, Vec<Id>)> {
         let choice = self.chosen(picks)?;
         self.reader.form_with_classes(&choice, self.merged)
     }
 
-    /// A cluster of the form of an alternative of each; `None` where classes would need each other.
+    /// The fragment of such a form that has one cluster; `None` where classes need each other.
     pub(crate) fn part(&self, picks: &[usize], cluster: usize) -> Option<Fragment> {
         self.reader.part(&self.chosen(picks)?, &self.clusters.get(cluster)?.wanted, &self.empty)
     }
@@ -132,7 +133,7 @@ impl<'a> Choices<'a> {
         Some(choice)
     }
 
-    /// The alternatives that the source writes, where every cluster has one.
+    /// The alternatives that the source writes; `None` where it writes none of some cluster.
     pub(crate) fn written(&self) -> Option<Vec<usize>> {
         self.clusters.iter().map(|cluster| cluster.written).filter(|_| !self.merged).collect()
     }
@@ -143,14 +144,14 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// The ways of having each class.
+/// The ways of computing each class.
 struct WaysToCompute<'a> {
     logical: &'a Logical<'a>,
     options: BTreeMap<Id, Vec<&'a LogicalNode>>,
     roots: Vec<Id>,
-    /// The classes that a form may have.
+    /// The classes that some form has.
     reachable: Vec<Id>,
-    /// Those that every form has.
+    /// The classes that every form has.
     needed: BTreeSet<Id>,
 }
 
@@ -192,12 +193,12 @@ impl<'a> WaysToCompute<'a> {
         self.needed.contains(&class)
     }
 
-    /// A number: it lies on every device and costs nothing, whoever reads it.
+    /// Whether a class is a number, which is on every device and costs nothing, whoever reads it.
     fn is_number(&self, class: Id) -> bool {
         self.options(class).iter().any(|node| matches!(node.head, Head::Constant(..)))
     }
 
-    /// The classes without which there is no form.
+    /// The classes that every form has.
     fn all_needed(&self) -> BTreeSet<Id> {
         let index: BTreeMap<Id, usize> =
             self.reachable.iter().enumerate().map(|(i, class)| (*class, i)).collect();
@@ -213,8 +214,8 @@ impl<'a> WaysToCompute<'a> {
             .collect();
         let roots: Vec<usize> =
             self.roots.iter().filter_map(|root| index.get(root).copied()).collect();
-        // What hangs on a needed class by single ways alone is needed; of the rest each is left out
-        // in turn.
+        // What a needed class reads is needed if the class has one e-node. For each other class it
+        // is asked whether the roots can be had without it.
         let mut needed = vec![false; ways.len()];
         let mut open = roots.clone();
         for class in 0..=ways.len() {
@@ -237,7 +238,7 @@ impl<'a> WaysToCompute<'a> {
             .collect()
     }
 
-    /// The needed classes that there is one way of having.
+    /// The needed classes that have one e-node, with it.
     fn fixed(&self) -> Selection<'a> {
         let of = |class: &Id| match self.options(*class) {
             [only] => Some((*class, *only)),
@@ -246,8 +247,8 @@ impl<'a> WaysToCompute<'a> {
         self.needed.iter().filter_map(of).collect()
     }
 
-    /// Every choice of e-nodes for some classes and for what they need beside what is fixed;
-    /// `false` where there are too many.
+    /// Finds every selection of e-nodes for the `open` classes and for what they need, without what
+    /// is fixed; `false` where there are too many.
     fn choose(
         &self,
         mut open: Vec<Id>,
@@ -282,7 +283,7 @@ impl<'a> WaysToCompute<'a> {
         true
     }
 
-    /// For each class those that may read it.
+    /// For each class the classes that may read it.
     fn readers(&self) -> BTreeMap<Id, BTreeSet<Id>> {
         let mut readers: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
         for class in &self.reachable {
@@ -293,7 +294,8 @@ impl<'a> WaysToCompute<'a> {
         readers
     }
 
-    /// What choices touch.
+    /// The classes that choices touch, in groups: choices that touch a class in common are in one
+    /// group.
     fn touched(&self) -> Groups<Id> {
         let mut touched = Groups::default();
         for choice in self.reachable.iter().copied().filter(|class| self.is_choice(*class)) {
@@ -304,7 +306,7 @@ impl<'a> WaysToCompute<'a> {
                     if self.is_number(operand) {
                         continue;
                     }
-                    // Who reads it hangs on the choice.
+                    // Who reads the operand depends on the choice.
                     touched.join(choice, operand);
                     if !self.is_needed(operand) && seen.insert(operand) {
                         open.push(operand);
@@ -312,8 +314,8 @@ impl<'a> WaysToCompute<'a> {
                 }
             }
         }
-        // What may be in one kernel is touched together: whether it is hangs on who reads the
-        // values between.
+        // Classes that may be in one kernel are touched together, since whether they are depends on
+        // who reads the values between.
         let links = self.links();
         let mut open: Vec<Id> = touched.things().collect();
         while let Some(class) = open.pop() {
@@ -327,8 +329,8 @@ impl<'a> WaysToCompute<'a> {
         touched
     }
 
-    /// For each class those that may be in its kernel next to it: an elementwise op, what alone
-    /// makes its operands, and the pins between.
+    /// For each class the classes that may stand next to it in its kernel: an elementwise op, the
+    /// only maker of its operands, and the pins between.
     fn links(&self) -> BTreeMap<Id, Vec<Id>> {
         let mut links: BTreeMap<Id, Vec<Id>> = BTreeMap::new();
         for class in &self.reachable {
@@ -355,8 +357,8 @@ impl<'a> WaysToCompute<'a> {
         links
     }
 
-    /// What may be one attention: a softmax, what it is of down to the products, and the product
-    /// that it is read by.
+    /// Links the classes that may be one attention: a softmax, what it is computed from, down to
+    /// the products, and the product that reads it.
     fn link_attentions(&self, links: &mut BTreeMap<Id, Vec<Id>>) {
         let is = |class: Id, of: fn(&Op) -> bool| {
             self.options(class).iter().any(|node| self.logical.op(node).is_some_and(of))
@@ -369,7 +371,7 @@ impl<'a> WaysToCompute<'a> {
         let mut open: Vec<Id> =
             self.reachable.iter().copied().filter(|class| is(*class, is_softmax)).collect();
         let mut seen: BTreeSet<Id> = open.iter().copied().collect();
-        // What the products of attentions read.
+        // The products of attentions, each with an operand.
         let mut joined: Vec<(Id, Id)> = Vec::new();
         while let Some(class) = open.pop() {
             for operand in self.options(class).iter().flat_map(|node| &node.operands).copied() {
@@ -400,7 +402,7 @@ impl<'a> WaysToCompute<'a> {
                 }
             }
         }
-        // What joins their keys or values may be part of them.
+        // A concat that joins their keys or values may be part of them.
         let mut seen: BTreeSet<(Id, Id)> = BTreeSet::new();
         while let Some((class, operand)) = joined.pop() {
             let maker = self.maker(operand);
@@ -413,14 +415,15 @@ impl<'a> WaysToCompute<'a> {
         }
     }
 
-    /// What may act on an attention over a part of the keys: whether it may hangs on whether that
-    /// is one kernel.
+    /// Links an attention with the ops that may act on it where it is over a part of the keys.
+    /// Whether they may depends on whether the attention is one kernel.
     fn link_parts(&self, links: &mut BTreeMap<Id, Vec<Id>>) {
         let is_read = |node: &LogicalNode| {
             let op = self.logical.op(node);
             op.is_some_and(|op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)))
         };
-        // Each class that may be such a part, by dims that its statistics may have.
+        // The classes that may be the attention over a part of the keys, each with the dims that
+        // its statistics may have.
         let mut open: Vec<(Id, Vec<DimId>)> = Vec::new();
         let mut readers: BTreeMap<Id, Vec<(Id, usize, &Op)>> = BTreeMap::new();
         for class in &self.reachable {

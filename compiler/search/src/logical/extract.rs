@@ -1,4 +1,5 @@
-//! Reading forms off the logical e-graph: one e-node for each class that a result or a pin needs.
+//! Reads forms off the logical e-graph: a form takes one e-node of each class that a result or a
+//! pin needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +14,17 @@ use super::writer::FormReader;
 /// The e-node taken of each class.
 pub(super) type Selection<'a> = BTreeMap<Id, &'a LogicalNode>;
 
-/// What was read off.
+/// The forms that were read off.
 pub(super) struct Read {
-    /// Forms other than the one written, those of fewest flops, by flops.
+    /// Forms other than the one written, those of fewest flops, sorted by flops.
     pub(super) forms: Vec<Form>,
-    /// The fewest flops of those beyond, if there are any.
+    /// The fewest flops of the forms that were found and left out, if any were.
     pub(super) beyond: Option<u128>,
-    /// There may be more still, which take at least so many flops.
+    /// A lower bound on the flops of forms that were not found, if there may be any.
     pub(super) cut: Option<u128>,
 }
 
-/// Reads off at most `limit` forms and makes programs of at most `most` of them.
+/// Finds at most `limit` forms, and writes at most `most` of them down as programs.
 pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: usize) -> Read {
     let classes = logical.classes();
     let mut options = options(logical, &classes);
@@ -36,7 +37,7 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: 
     let mut found = Vec::new();
     let mut cut = None;
     if !choose(&options, roots.clone(), BTreeMap::new(), limit, &mut found) {
-        // Those of few flops first, since the others are left out.
+        // E-nodes of few flops come first, so that forms of few flops are found.
         cut = Some(FewestFlops::at_least(logical, &options, &roots).of_all(&roots));
         let fewest = FewestFlops::computed_anew(logical, &options);
         for nodes in options.values_mut() {
@@ -55,8 +56,8 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: 
     Read { forms: first, beyond, cut }
 }
 
-/// Whether the source computes something twice, or what is there already: a class is one value in
-/// every form.
+/// Whether the source computes something twice. A class is one value in every form, so that the
+/// form written is then none of those that are read off.
 pub(super) fn is_merged(logical: &Logical<'_>, live: &[bool]) -> bool {
     let is_constant = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Constant(_));
     let counts = |id: &ValueId| live[id.index()] && !is_constant(id);
@@ -65,7 +66,7 @@ pub(super) fn is_merged(logical: &Logical<'_>, live: &[bool]) -> bool {
     written.len() > written.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// The classes that a plan must have: results, whatever is pinned, and parameters, used or not.
+/// The classes that every form must have: results, pins, and parameters.
 pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
     let program = logical.program;
     let stays =
@@ -80,8 +81,8 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
         .collect()
 }
 
-/// The e-nodes that each class can be read from: no einsum of more than two operands that is there
-/// as chains, and nothing that is made of itself.
+/// The e-nodes that a form may take of each class: all but einsums of more than two operands that
+/// are also there as chains, and e-nodes that read their own class.
 pub(super) fn options<'a>(
     logical: &'a Logical<'_>,
     classes: &[Id],
@@ -99,7 +100,7 @@ pub(super) fn options<'a>(
             (*class, nodes.filter(|n| !is_long(n, *class) && !of_itself(n)).collect())
         })
         .collect();
-    // What only a limit has left without any way to compute it takes those with it that need it.
+    // A limit may have left a class without any e-node. E-nodes that read such a class go, too.
     while let Some(empty) = all.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
     {
         all.remove(&empty);
@@ -108,7 +109,8 @@ pub(super) fn options<'a>(
     all
 }
 
-/// Every choice of e-nodes for the classes that some open ones need.
+/// Finds every selection of e-nodes for the classes that the `open` ones need; `false` once there
+/// are more than `limit`.
 fn choose<'a>(
     options: &BTreeMap<Id, Vec<&'a LogicalNode>>,
     mut open: Vec<Id>,

@@ -1,4 +1,4 @@
-//! The fewest flops that a class takes, with all that it is made of.
+//! The fewest flops of each class, with all that it is made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::graph::{Logical, LogicalNode};
 
 /// For each class the fewest flops of it and of all it is made of.
 pub(super) struct FewestFlops {
-    /// Of a class, so much falls on each that reads it.
+    /// For each class, the flops that each of its readers is charged.
     shares: BTreeMap<Id, u128>,
 }
 
 impl FewestFlops {
-    /// A bound on those of every form: what several read is computed once, so that each class that
-    /// may read another answers for its share of it.
+    /// A lower bound for every form. A class that several read is computed once, so that each class
+    /// that may read it is charged an equal share.
     pub(super) fn at_least(
         logical: &Logical<'_>,
         options: &BTreeMap<Id, Vec<&LogicalNode>>,
@@ -32,7 +32,7 @@ impl FewestFlops {
         FewestFlops::new(logical, options, |class| readers.get(&class).copied().unwrap_or(1))
     }
 
-    /// Where each that reads a class computes it for itself.
+    /// The flops where each reader of a class computes it for itself.
     pub(super) fn computed_anew(
         logical: &Logical<'_>,
         options: &BTreeMap<Id, Vec<&LogicalNode>>,
@@ -46,7 +46,7 @@ impl FewestFlops {
         readers: impl Fn(Id) -> u128,
     ) -> FewestFlops {
         let mut fewest = FewestFlops { shares: BTreeMap::new() };
-        // Each round is a bound already, and no class is above more others than there are.
+        // Each round gives a lower bound, and the number of classes is enough rounds.
         for _ in options {
             let mut any = false;
             for (class, nodes) in options {
@@ -62,7 +62,7 @@ impl FewestFlops {
         fewest
     }
 
-    /// Those of an e-node.
+    /// The fewest flops of an e-node and of all that it is made of.
     pub(super) fn of(&self, logical: &Logical<'_>, node: &LogicalNode) -> u128 {
         let operands: BTreeSet<&Id> = node.operands.iter().collect();
         operands.into_iter().fold(logical.flops_of(node), |flops, operand| {
@@ -70,7 +70,7 @@ impl FewestFlops {
         })
     }
 
-    /// Those of a form with these results.
+    /// The fewest flops of a form with these roots.
     pub(super) fn of_all(&self, roots: &[Id]) -> u128 {
         let roots: BTreeSet<&Id> = roots.iter().collect();
         roots.into_iter().fold(0, |flops, root| flops.saturating_add(self.share(*root)))

@@ -1,5 +1,5 @@
-//! The logical e-graph: one e-class is one tensor, its e-nodes are the ways of computing it. No
-//! layouts.
+//! The logical e-graph, without layouts: an e-class is a tensor, its e-nodes are the ways of
+//! computing it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,54 +24,54 @@ use crate::timeless::timeless;
 pub(super) struct TypedOp {
     pub(super) op: Op,
     pub(super) ty: TensorType,
-    /// Where it is computed: what is equal inside and outside of a folded block is computed in
-    /// both.
+    /// Where it is computed. Equal ops inside and outside of a folded block are two, and computed
+    /// in both places.
     pub(super) place: OpPlace,
 }
 
 /// Where an op is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct OpPlace {
-    /// The folded block that it is in.
+    /// The folded block that the op is in.
     pub(super) fold: Option<FoldId>,
-    /// The value that it makes, where a folded block takes it and hands another on in its place: it
-    /// is no other one, equal or not.
+    /// The value that the op makes, if a folded block takes it. Such a value is merged with no
+    /// other, since the block hands another one on in its place.
     pub(super) taken: Option<ValueId>,
 }
 
-/// What an e-node is, its operands aside.
+/// An e-node without its operands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Head {
     /// A parameter of the program.
     Given(ValueId),
     /// A number, by its bits.
     Constant(u64, Dtype),
-    /// A pin of the program. No rule looks behind it, and no two are one.
+    /// A pin of the program. No rule looks behind a pin, and no two pins are one.
     Pin(ValueId),
     /// An op, as an index into [`Types::made`].
     Op(u32),
 }
 
-/// An e-node as the library keeps it. The operands of an op that commutes are sorted, so that equal
-/// ops are one e-node.
+/// An e-node as the library stores it. The operands of an op that commutes are sorted, so that
+/// equal ops are one e-node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct StoredNode {
     head: Head,
     operands: Vec<Id>,
 }
 
-/// An e-node as the rules and the forms read it. Each operand is the first id of its class: which
-/// of its ids the library knows a class by hangs on how classes were merged.
+/// An e-node as the rules and the forms read it. Each operand is the first id of its class, since
+/// the id by which the library knows a class depends on how classes were merged.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct LogicalNode {
     pub(super) head: Head,
     pub(super) operands: Vec<Id>,
-    /// The rule that made it; none for what the program says itself.
+    /// The rule that made it; `None` for an e-node of the program itself.
     pub(super) rule: Option<Rule>,
 }
 
 impl LogicalNode {
-    /// What the program says itself comes first.
+    /// The key by which e-nodes are sorted: those of the program itself come first.
     fn order(&self) -> (bool, Head, &[Id]) {
         (self.rule.is_some(), self.head, &self.operands)
     }
@@ -97,7 +97,7 @@ impl Language for StoredNode {
     }
 }
 
-/// The analysis: the type of each class, and its first id.
+/// The analysis, which knows the type of each class and its first id.
 #[derive(Default)]
 struct Types {
     /// The types of the program's values.
@@ -105,7 +105,7 @@ struct Types {
     /// The ops met so far.
     made: Vec<TypedOp>,
     numbers: FxHashMap<TypedOp, u32>,
-    /// Two classes of different types were merged: a wrong rule.
+    /// Whether two classes of different types were merged, which shows that a rule is wrong.
     clash: bool,
 }
 
@@ -113,7 +113,7 @@ struct Types {
 #[derive(Debug)]
 struct Class {
     ty: TensorType,
-    /// The first of its ids, by which all but the library know it.
+    /// The first of its ids, by which it is known outside of the library.
     first: Id,
 }
 
@@ -136,7 +136,7 @@ impl Analysis<StoredNode> for Types {
     }
 }
 
-/// The ops whose values folded blocks take.
+/// The values that folded blocks take, behind pins.
 fn taken(program: &Program) -> BTreeSet<ValueId> {
     let folds = (0..program.folds.len()).map(|fold| FoldId(fold as u16));
     folds.filter_map(|fold| program.entry(fold)).map(|id| program.unpinned(id)).collect()
@@ -150,31 +150,32 @@ pub(super) enum Expr {
 }
 
 /// The logical e-graph of a program. Classes are known by their first ids, and e-nodes are read in
-/// an order of our own: no form hangs on how the library merges or keeps them.
+/// an order of our own, so that forms do not depend on how the library merges or stores them.
 pub(super) struct Logical<'a> {
     pub(super) program: &'a Program,
     graph: EGraph<StoredNode, Types>,
     /// The class of each live value of the program.
     class_of: Vec<Option<Id>>,
-    /// The id that each e-node was given first, and the rule that made it; none for what the
-    /// program says itself.
+    /// The first id of each e-node, and the rule that made it; `None` for e-nodes of the program
+    /// itself.
     origins: FxHashMap<StoredNode, (Id, Option<Rule>)>,
     /// The e-nodes of each class, sorted, as they were when classes were last merged.
     nodes: BTreeMap<Id, Vec<LogicalNode>>,
-    /// The sums that classes are, as far as was asked.
+    /// The sums that a class can be read as, for the classes that were asked about.
     pub(super) readings: RefCell<BTreeMap<Id, Rc<Vec<Vec<Term>>>>>,
-    /// Classes are merged the other way round: so a test sees that nothing hangs on it.
+    /// Whether classes are merged the other way round, so that a test can show that it does not
+    /// matter.
     other_way: bool,
 }
 
 impl<'a> Logical<'a> {
-    /// The program as it is written; einsums of more than two operands also as chains, left to
-    /// right.
+    /// The e-graph of the program as it is written. An einsum of more than two operands is also
+    /// there as a chain, left to right.
     pub(super) fn new(program: &'a Program) -> Logical<'a> {
         Logical::merged(program, false)
     }
 
-    /// The same, with its classes merged the other way round or not.
+    /// The same, where classes may be merged the other way round.
     pub(super) fn merged(program: &'a Program, other_way: bool) -> Logical<'a> {
         let values = program
             .values
@@ -231,21 +232,21 @@ impl<'a> Logical<'a> {
         logical
     }
 
-    /// Adds what a rule has found to a class.
+    /// Adds an expression that a rule has found to a class.
     pub(super) fn add(&mut self, class: Id, found: &Expr, rule: Rule) {
         let id = self.add_expr(found, self.place_of(class), rule);
         self.union(class, id);
     }
 
-    /// Merges two classes. The library knows the new one by an id of the first, where as many
-    /// e-nodes read it as the second.
+    /// Merges two classes. The library knows the new class by an id of the first, if as many
+    /// e-nodes read the first as the second.
     fn union(&mut self, first: Id, second: Id) {
         let (first, second) = if self.other_way { (second, first) } else { (first, second) };
         self.graph.union(first, second);
     }
 
-    /// An expression in a place; what it is made of is in the same folded block, and nothing in
-    /// particular.
+    /// Adds an expression in a place. Its operands are in the same folded block, and no block takes
+    /// them.
     fn add_expr(&mut self, expr: &Expr, place: OpPlace, rule: Rule) -> Id {
         match expr {
             Expr::Class(id) => *id,
@@ -257,7 +258,7 @@ impl<'a> Logical<'a> {
         }
     }
 
-    /// Where a class is computed: all its e-nodes are in one place.
+    /// Where a class is computed. All its e-nodes are in one place.
     pub(super) fn place_of(&self, class: Id) -> OpPlace {
         match self.nodes(class).first().map(|node| node.head) {
             Some(Head::Op(number)) => self.made(number).place,
@@ -287,7 +288,7 @@ impl<'a> Logical<'a> {
         id
     }
 
-    /// With the classes of its operands as the library calls them now, and sorted where their order
+    /// An e-node with the ids that its operands have in the library now, sorted where their order
     /// does not matter.
     fn canonical(&self, mut node: StoredNode) -> StoredNode {
         for operand in &mut node.operands {
@@ -307,7 +308,7 @@ impl<'a> Logical<'a> {
         }
     }
 
-    /// Restores congruence, with operands sorted again.
+    /// Restores congruence, and sorts operands again.
     pub(super) fn rebuild(&mut self) {
         self.readings.take();
         loop {
@@ -351,7 +352,7 @@ impl<'a> Logical<'a> {
         let of_class = |class: &EClass<StoredNode, Class>| {
             let mut nodes: Vec<LogicalNode> = class.nodes.iter().map(node).collect();
             nodes.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
-            // What was left behind with its operands in another order.
+            // The library may still have an e-node with its operands in another order.
             nodes.dedup();
             (class.data.first, nodes)
         };
@@ -368,12 +369,12 @@ impl<'a> Logical<'a> {
         self.class_of[value.index()].map(|id| self.first(id))
     }
 
-    /// All classes, in the order in which they came.
+    /// All classes, in the order in which they were added.
     pub(super) fn classes(&self) -> Vec<Id> {
         self.nodes.keys().copied().collect()
     }
 
-    /// The e-nodes of a class, those that are written first.
+    /// The e-nodes of a class, those of the program itself first.
     pub(super) fn nodes(&self, class: Id) -> &[LogicalNode] {
         self.nodes.get(&self.first(class)).map_or(&[], Vec::as_slice)
     }
@@ -384,17 +385,17 @@ impl<'a> Logical<'a> {
         self.graph.classes().map(|class| (class.data.first, class.id)).collect()
     }
 
-    /// How many e-nodes there are, and how many classes.
+    /// The number of e-nodes, and the number of classes.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.graph.total_number_of_nodes(), self.graph.number_of_classes())
     }
 
-    /// Two classes of different types were merged: a wrong rule.
+    /// Whether two classes of different types were merged, which shows that a rule is wrong.
     pub(super) fn has_clash(&self) -> bool {
         self.graph.analysis.clash
     }
 
-    /// The einsums of a class, and their operands.
+    /// The operands of each einsum of a class.
     pub(super) fn einsums(&self, class: Id) -> impl Iterator<Item = &[Id]> {
         self.nodes(class)
             .iter()
@@ -402,7 +403,8 @@ impl<'a> Logical<'a> {
             .map(|n| n.operands.as_slice())
     }
 
-    /// Whether operands with this result are a product with a weight in blocks, which is one op.
+    /// Whether an einsum of these operands is a product with a weight in blocks and its scales,
+    /// which is one op.
     pub(super) fn is_scaled_product(&self, operands: &[Id], result: Id) -> bool {
         let factor = |class: &Id| {
             let TensorType { dims, dtype } = self.ty(*class);
@@ -412,7 +414,7 @@ impl<'a> Logical<'a> {
         is_scaled_product(&factors, &self.ty(result).dims)
     }
 
-    /// Whether a class is a weight, pinned, fetched or neither.
+    /// Whether a class is a weight, behind pins and fetches.
     fn is_weight(&self, class: Id) -> bool {
         self.nodes(class).iter().any(|node| match node.head {
             Head::Given(id) => {
@@ -426,7 +428,7 @@ impl<'a> Logical<'a> {
         })
     }
 
-    /// Its einsums of two operands.
+    /// The operands of each einsum of a class that has two.
     pub(super) fn products(&self, class: Id) -> impl Iterator<Item = [Id; 2]> {
         self.einsums(class).filter_map(|operands| <[Id; 2]>::try_from(operands).ok())
     }
@@ -435,7 +437,7 @@ impl<'a> Logical<'a> {
         &self.graph.analysis.made[number as usize]
     }
 
-    /// The op of an e-node, if it is one.
+    /// The op of an e-node; `None` for a parameter, a constant or a pin.
     pub(super) fn op(&self, node: &LogicalNode) -> Option<&Op> {
         self.op_of(node.head)
     }
@@ -462,11 +464,11 @@ impl<'a> Logical<'a> {
                 .is_some_and(|n| n <= MAX_ELEMENTS)
     }
 
-    /// The flops of an einsum, on all devices together: as few as any layout asks for.
+    /// The flops of an einsum, on all devices together, in the layouts that need fewest.
     ///
-    /// An einsum of one operand adds up what its result has not. A device that holds a part of what
-    /// is summed leaves the rest of the additions to the move that follows, so a result's worth of
-    /// them may be missing on every device.
+    /// An einsum of one operand sums over the dims that its result does not have. A device that
+    /// holds a part of a sum leaves the rest of the additions to the move that follows. So each
+    /// device may do as many additions less as the result has elements.
     pub(super) fn flops(&self, operands: &[&[DimId]], result: &[DimId]) -> u128 {
         let mut space: Vec<DimId> = operands.concat();
         space.sort_unstable();

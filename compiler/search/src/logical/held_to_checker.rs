@@ -1,4 +1,5 @@
-//! The forms of a program, held to those that the checker of certificates enumerates by itself.
+//! Compares the forms of a program with those that the checker of certificates enumerates by
+//! itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use shard_runtime::Random;
 use super::forms;
 use crate::Limits;
 
-/// Gives each value of a form a number, the same for what is computed alike; the form is the
-/// numbers of its values and results.
+/// Gives each value of a form a number, the same for values that are computed alike. Two forms are
+/// equal if the numbers of their values and results are.
 #[derive(Default)]
 struct Numbers(BTreeMap<String, usize>);
 
@@ -49,7 +50,7 @@ impl Numbers {
         }
         assert!(pins <= form.values.len());
         let outputs = form.outputs.iter().map(|output| all[output.value.index()]).collect();
-        // What nothing needs is in the written form alone.
+        // Values that nothing needs are in the form written alone, so that they do not count.
         let mut values: Vec<usize> =
             form.live_values().into_iter().map(|id| all[id.index()]).collect();
         values.sort_unstable();
@@ -57,7 +58,7 @@ impl Numbers {
     }
 }
 
-/// How many forms a program has; the search and the checker must agree on which.
+/// Asserts that the search and the checker have the same forms of a program, and returns how many.
 fn compared(program: &Program) -> usize {
     let limits = Limits { forms: 4096, ..Limits::default() };
     let found = forms(program, program.strict, &limits);
@@ -78,8 +79,8 @@ fn compared(program: &Program) -> usize {
     own.all.len()
 }
 
-/// One alternative of each cluster, whichever: those are the forms, but for the one written where
-/// that is apart.
+/// Asserts that the programs with one alternative of each cluster are the forms of a program,
+/// without the form written where that is none of them.
 fn by_alternatives(program: &Program, forms: &[Program], numbers: &mut Numbers) {
     let Ok(choices) = shard_certificate::Choices::of(program) else { return };
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];

@@ -1,9 +1,9 @@
-//! The logical rules: equal ways of computing a tensor. Each says what it finds in the e-graph;
-//! none sees what another has added in the same round.
+//! The logical rules: equal ways of computing a tensor. Each rule returns what it finds in the
+//! e-graph; no rule sees what another has found in the same round.
 //!
-//! A rule holds for the numbers of algebra. In floating point sums are rounded in another order; so
-//! that nothing worse happens, every product and sum that a rule makes has the dtype of the tensor
-//! that it computes.
+//! The rules hold for real numbers. In floating point, sums are rounded in another order. Nothing
+//! worse happens, since every product and sum that a rule makes has the dtype of the tensor that it
+//! computes.
 
 use std::rc::Rc;
 
@@ -13,10 +13,10 @@ use shard_ir::{Binary, DimId, Dtype, Map, Op, Reduce, TensorType, accumulates_in
 use super::graph::{Expr, Logical, OpPlace, TypedOp};
 use super::written::kept_dims;
 
-/// What a rule has found: another way of computing a class.
+/// What a rule has found: classes, each with another way of computing it.
 pub(super) type Rewrites = Vec<(Id, Expr)>;
 
-/// Two new einsums may take this many times the flops of the two that they replace.
+/// Two new einsums may take at most this many times the flops of the two that they replace.
 const FLOP_CAP: u128 = 2;
 
 /// Einsums of more operands than this are chains, left to right, and nothing else.
@@ -59,7 +59,8 @@ fn part_of_einsum(
     let has = |ids: &[Id], d: DimId| ids.iter().any(|o| logical.ty(*o).dims.contains(&d));
     let operands: Vec<&[DimId]> = part.iter().map(|o| logical.ty(*o).dims.as_slice()).collect();
     let dims = kept_dims(&operands, |d| result.dims.contains(&d) || has(rest, d));
-    // What is stored narrow counts as what it is multiplied with, so that comes first.
+    // An operand in a narrow dtype counts as what it is multiplied with, so that the others come
+    // first.
     let mut dtypes: Vec<Dtype> = part.iter().map(|o| logical.ty(*o).dtype).collect();
     dtypes.sort_by_key(|t| t.is_narrow());
     let product = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
@@ -93,7 +94,8 @@ fn rotated(logical: &Logical<'_>, class: Id, inner: Id, [a, b, c]: [Id; 3]) -> O
     let dims =
         kept_dims(&[&tb.dims, &tc.dims], |d| result.dims.contains(&d) || ta.dims.contains(&d));
     let dtype = result.dtype;
-    // Where a dtype is stated, the new einsums state it too; else types that differ stop the rule.
+    // Where a dtype is stated, the new einsums state it too. Else the rule does not apply to dtypes
+    // that differ.
     let states =
         ta.dtype.product(tb.dtype) != Some(old.dtype) || old.dtype.product(tc.dtype) != Some(dtype);
     let given_in_it = |a: Dtype, b: Dtype| match a.product(b) {
@@ -136,12 +138,13 @@ pub(super) fn sum_of_einsum(logical: &Logical<'_>, class: Id, found: &mut Rewrit
     }
 }
 
-/// A term of a sum, and whether it is taken away.
+/// A term of a sum, and whether it is subtracted.
 pub(super) type Term = (Id, bool);
 
-/// Ways of reading one nest of additions as a sum of terms, and terms of one reading. Beyond, an
-/// inner sum is a term.
+/// How many ways of reading a nest of additions as a sum of terms are kept.
 const MAX_READINGS: usize = 16;
+
+/// How many terms a reading may have. A larger sum is read as one term.
 const MAX_TERMS: usize = 64;
 
 /// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and
@@ -160,8 +163,8 @@ pub(super) fn shared_operand(logical: &Logical<'_>, class: Id, found: &mut Rewri
     }
 }
 
-/// A class as a sum of terms: those of the additions and subtractions under it, in every way that
-/// there is; itself alone where it may be had otherwise.
+/// Every way of reading a class as a sum of terms, which are those of the additions and
+/// subtractions under it. Where it may be computed in another way, the class itself is one term.
 fn readings(logical: &Logical<'_>, class: Id) -> Rc<Vec<Vec<Term>>> {
     let alone = vec![(class, false)];
     if let Some(known) = logical.readings.borrow().get(&class) {
@@ -197,7 +200,8 @@ fn readings(logical: &Logical<'_>, class: Id) -> Rc<Vec<Vec<Term>>> {
     all
 }
 
-/// The sum with all terms that are products with `x` as one: none where these are fewer than two.
+/// The sum in which all terms that are products with `x` are one; `None` where they are fewer than
+/// two.
 fn factored(logical: &Logical<'_>, class: Id, terms: &[Term], x: Id) -> Option<Expr> {
     let ty = logical.ty(class);
     let mut rests: Vec<Term> = Vec::new();
@@ -224,7 +228,7 @@ fn factored(logical: &Logical<'_>, class: Id, terms: &[Term], x: Id) -> Option<E
     sum(ty, others)
 }
 
-/// Terms added up, left to right; what is taken away comes last.
+/// Terms added up, left to right; those that are subtracted come last. `None` where all are.
 fn sum(ty: &TensorType, mut terms: Vec<(Expr, bool)>) -> Option<Expr> {
     terms.sort_by_key(|(_, negative)| *negative);
     let mut terms = terms.into_iter();
@@ -242,7 +246,7 @@ pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Rewr
         let Some(Op::Mask { query, key, window }) = logical.op(node) else { continue };
         let &[masked] = node.operands.as_slice() else { continue };
         let size = |dim: &DimId| logical.program.dims[dim.index()].size;
-        // A class is computed in one place.
+        // All e-nodes of a class are computed in one place.
         if masked != class
             && size(query) == 1
             && window.is_none_or(|window| size(key) <= window)
@@ -253,7 +257,8 @@ pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Rewr
     }
 }
 
-/// `argmax(a over V)` is `-locate(a, max(a over V) over V)`: what each device can say of its part.
+/// `argmax(a over V)` is `-locate(a, max(a over V) over V)`, which each device computes on its part
+/// of V.
 pub(super) fn located(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     for node in logical.nodes(class) {
         let Some(Op::Argmax { over }) = logical.op(node) else { continue };

@@ -1,10 +1,10 @@
 //! The logical layer: the equal ways of computing a program, before any layout.
 //!
 //! An e-graph of the program ([`graph`]) is saturated with the rules of [`LAWS`]; each way of
-//! reading a whole program off it is a [`Form`]. The search bounds every form and looks into the
+//! reading a whole program off it is a [`Form`]. The search bounds every form and searches the
 //! promising ones ([`lower`](crate::lower)). Most programs have one form, the one written: a
-//! softmax, a norm or an activation cuts what could be multiplied in another order, and the cap on
-//! flops the rest.
+//! softmax, a norm or an activation stands between products that could otherwise be done in another
+//! order, and the cap on flops excludes most other orders.
 
 mod blocks;
 mod choices;
@@ -39,12 +39,13 @@ use laws::Rewrites;
 pub(crate) struct Form {
     /// The program: the same parameters, pins, labels and results; einsums of two operands at most.
     pub(crate) program: Program,
-    /// More was done than to put einsums of more than two operands in an order.
+    /// Whether it differs from the source in more than the order of einsums of more than two
+    /// operands.
     pub(crate) rewritten: bool,
     /// The values that are not computed as the source says.
     pub(crate) made: BTreeMap<ValueId, Rewritten>,
-    /// The flops of its einsums, on all devices together; of the written form 0, which bounds it no
-    /// less truly.
+    /// The flops of its einsums, on all devices together; 0 for the form that is written, which is
+    /// a lower bound as well.
     flops: u128,
 }
 
@@ -52,14 +53,14 @@ pub(crate) struct Form {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Rewritten {
     pub(crate) rule: Rule,
-    /// How, where there is something to say.
+    /// How the value is computed, where there is something to say.
     pub(crate) reason: Option<Rewriting>,
 }
 
 /// The forms of a program, at least one.
 #[derive(Debug)]
 pub(crate) struct Forms {
-    /// The one written first; then by flops.
+    /// The one written comes first, then the others by flops.
     pub(crate) all: Vec<Form>,
     /// What was left out, if anything was.
     pub(crate) cut: Option<Cut>,
@@ -68,16 +69,17 @@ pub(crate) struct Forms {
 /// Forms that were left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cut {
-    /// The limit.
+    /// The limit that left them out.
     pub(crate) limit: &'static str,
     /// Each of them takes at least so many flops.
     flops: u128,
 }
 
-/// A rule, and what it finds for a class.
+/// A rule, and the function that finds other ways of computing a class by it.
 type Law = (Rule, fn(&Logical<'_>, Id, &mut Rewrites));
 
-/// The logical rules. (That equal ops are one value needs none: equal ops are one e-node.)
+/// The logical rules. No law is needed for equal ops to be one value, since equal ops are one
+/// e-node.
 const LAWS: &[Law] = &[
     (rules::LONG_EINSUM, laws::long_einsum),
     (rules::REASSOCIATED, laws::reassociation),
@@ -95,14 +97,14 @@ const LAWS: &[Law] = &[
 /// The logical e-graph of a program, with all that the rules find.
 pub(crate) struct Saturated<'p> {
     logical: Logical<'p>,
-    /// The limit that ended the rules, or the one that they have.
+    /// The limit that ended the rules, or that kept a rule from looking at an einsum.
     cut: Option<&'static str>,
     strict: bool,
 }
 
 impl<'p> Saturated<'p> {
-    /// That of a program. In a strict layer everything is as written, but for the order of einsums
-    /// of more than two operands, which the source leaves open.
+    /// Saturates the e-graph of a program. In a strict layer nothing is rewritten but the order of
+    /// einsums of more than two operands, which the source leaves open.
     pub(crate) fn new(program: &'p Program, strict: bool, limits: &Limits) -> Saturated<'p> {
         let mut logical = Logical::new(program);
         let laws = if strict { &LAWS[..1] } else { LAWS };
@@ -130,7 +132,7 @@ impl<'p> Saturated<'p> {
             cut = Some(Cut { limit: "forms read off the logical e-graph", flops });
         }
         cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
-        // A form may have too large a space where the one written has not.
+        // A form may have too many layouts where the one written has not.
         let too_large =
             |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
         let (too_large, others): (Vec<Form>, Vec<Form>) =
@@ -144,8 +146,8 @@ impl<'p> Saturated<'p> {
         Forms { all, cut }
     }
 
-    /// The choices between more forms than there may be programs of; `None` where there are fewer,
-    /// or choices cannot be made apart from each other.
+    /// The choices of the program, if it has more forms than may be searched one by one; `None`
+    /// where it has fewer, or where a cluster of choices has too many alternatives.
     pub(crate) fn choices(&self, limits: &Limits) -> Option<Choices<'_>> {
         Choices::of(&self.logical).filter(|choices| choices.count() > limits.forms)
     }
@@ -155,7 +157,7 @@ impl<'p> Saturated<'p> {
         written::as_written(self.logical.program)
     }
 
-    /// The limit that left forms out before there were any.
+    /// The limit that left forms out of the e-graph.
     pub(crate) fn cut(&self) -> Option<&'static str> {
         self.cut
     }
@@ -173,15 +175,15 @@ fn is_einsum_of_more_than(value: &shard_ir::Value, most: usize) -> bool {
 
 /// Applies the rules until they find nothing new; `false` where the limit on e-nodes ended it.
 fn saturate(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
-    // Orders of what the source leaves open come first: they are no rewriting, whatever else finds
-    // them too.
+    // The rule on orders that the source leaves open is applied first, by itself: what it finds is
+    // no rewriting, even if another rule finds it too.
     (1..=laws.len())
         .filter(|count| [1, laws.len()].contains(count))
         .all(|count| run(logical, &laws[..count], limit))
 }
 
 fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
-    // What the program has by itself does not count.
+    // The e-nodes of the program itself do not count.
     let limit = limit + logical.size().0;
     loop {
         let mut found: Vec<(Rewrites, Rule)> = Vec::new();
@@ -198,7 +200,7 @@ fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
             for (class, made) in all {
                 any = true;
                 logical.add(*class, made, *rule);
-                // How much is counted twice until classes are merged hangs on the library.
+                // Some e-nodes are counted twice until classes are merged.
                 if logical.size().0 > limit {
                     logical.rebuild();
                 }
@@ -217,13 +219,13 @@ fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
     }
 }
 
-/// More flops than this are not bounded: their time is rounded to seconds.
+/// More flops than this get no bound, since their time is rounded to seconds.
 const MAX_FLOPS: u128 = 1 << 80;
 
-/// What the time of so many flops counts for at least, however they are spread over the devices.
+/// The least time of so many flops, in picoseconds, however they are spread over the devices.
 fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
     let on_one_device = flops / u128::from(program.mesh.devices().max(1));
-    // An attention multiplies no pairs that its mask hides.
+    // An attention does not multiply pairs that its mask hides.
     let hidden = if hardware.has_attention() { one_pair_in(program) } else { 1 };
     let on_one_device = on_one_device / hidden;
     if on_one_device > MAX_FLOPS {
@@ -248,14 +250,15 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
 }
 
 impl Form {
-    /// A bound on its plans, from its flops alone.
+    /// A lower bound on its plans from flops alone, in picoseconds.
     pub(crate) fn first_bound(&self, hardware: &Hardware) -> u64 {
         least_time(self.flops, &self.program, hardware)
     }
 }
 
 impl Cut {
-    /// A bound on the plans of all that was left out, from flops alone.
+    /// A lower bound on the plans of all forms that were left out, from flops alone, in
+    /// picoseconds.
     pub(crate) fn first_bound(&self, program: &Program, hardware: &Hardware) -> u64 {
         least_time(self.flops, program, hardware)
     }

@@ -1,4 +1,4 @@
-//! Forms written down as programs, given the e-node that is taken of each class.
+//! Writes forms down as programs, given the e-node that is taken of each class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use super::graph::{Head, Logical, LogicalNode};
 use super::{Form, Rewritten};
 use crate::rules;
 
-/// What makes programs of choices.
+/// Makes programs of selections of e-nodes.
 pub(super) struct FormReader<'a> {
     pub(super) logical: &'a Logical<'a>,
     live: Vec<bool>,
-    /// For each class the live values of the source that are in it.
+    /// For each class the live values of the source that it stands for.
     values: BTreeMap<Id, Vec<ValueId>>,
 }
 
@@ -30,7 +30,8 @@ impl<'a> FormReader<'a> {
         FormReader { logical, live, values }
     }
 
-    /// The form of a choice; none for the one written, and where classes would need each other.
+    /// The form of a selection; `None` for the form that is written, and where classes need each
+    /// other.
     pub(super) fn form(&self, choice: &Selection<'_>, merged: bool) -> Option<Form> {
         let as_written = choice.values().all(|node| node.rule.is_none());
         if as_written && !merged {
@@ -39,7 +40,7 @@ impl<'a> FormReader<'a> {
         self.form_with_classes(choice, merged).map(|(form, _)| form)
     }
 
-    /// Some classes of a form, with what is next to them ([`Fragment`]).
+    /// The fragment of a form with some classes and their surroundings.
     pub(super) fn part(
         &self,
         choice: &Selection<'_>,
@@ -72,7 +73,7 @@ impl<'a> FormReader<'a> {
                 outputs.push(i);
             }
         }
-        // Nothing that reads them is left out.
+        // The values that read the classes are results of the fragment, so that none is left out.
         let program = &mut writer.program;
         for value in wanted.readers.iter().filter_map(|class| writer.now.get(class).copied()) {
             let Value { dims, span, .. } = program.value(value).clone();
@@ -89,7 +90,7 @@ impl<'a> FormReader<'a> {
         Some(Fragment { program: writer.program, classes: writer.classes, outputs })
     }
 
-    /// The form of a choice and the class of each of its values; none where classes would need each
+    /// The form of a selection and the class of each of its values; `None` where classes need each
     /// other.
     pub(super) fn form_with_classes(
         &self,
@@ -134,14 +135,13 @@ impl<'a> FormReader<'a> {
     }
 }
 
-/// What a part of a form is to have.
+/// The classes of a fragment.
 pub(super) struct Surroundings {
-    /// Its classes.
+    /// The classes that it is about.
     pub(super) of: BTreeSet<Id>,
-    /// What makes what they read, behind pins: kernels hang on which ops that are, and on what is
-    /// given.
+    /// The classes of what they read, pins and what is behind the pins: kernels depend on these.
     pub(super) makers: BTreeSet<Id>,
-    /// What reads them.
+    /// The classes that read them.
     pub(super) readers: BTreeSet<Id>,
 }
 
@@ -151,14 +151,14 @@ impl Surroundings {
     }
 }
 
-/// Some classes of a form as a program of their own. What lies beyond what is next to them is
-/// given.
+/// Some classes of a form and their surroundings as a program of its own, in which all else that
+/// these read is given.
 pub(crate) struct Fragment {
     pub(crate) program: Program,
     /// The class of each value.
     pub(crate) classes: Vec<Id>,
-    /// The results of the source that are in this fragment, by their number in the source. Its
-    /// other results are values that are read outside of it.
+    /// The first results of the fragment as numbers of results of the source. Its other results are
+    /// values that are read outside of it.
     pub(crate) outputs: Vec<usize>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct Fragment {
 struct Writer<'a, 'c> {
     reader: &'a FormReader<'a>,
     choice: &'c Selection<'c>,
-    /// What is written of it; all for `None`.
+    /// The classes that are written; all for `None`.
     wanted: Option<&'c Surroundings>,
     program: Program,
     made: BTreeMap<ValueId, Rewritten>,
@@ -178,8 +178,8 @@ struct Writer<'a, 'c> {
 }
 
 impl Writer<'_, '_> {
-    /// The value of a class, written now if it is not yet there; `cause` is the value of the source
-    /// that needs it.
+    /// The value of a class, which is written now if it is not there yet. `cause` is the value of
+    /// the source that needs it. `None` where classes need each other.
     fn write(&mut self, class: Id, cause: ValueId) -> Option<ValueId> {
         if let Some(known) = self.now.get(&class) {
             return Some(*known);
@@ -213,8 +213,8 @@ impl Writer<'_, '_> {
         let name = here.iter().find_map(|id| logical.program.value(*id).name.clone());
         let ty = logical.ty(class).clone();
         let (span, in_layers) = (source.span, source.in_layers.clone());
-        // An op is where its class is. What causes it may be in a folded block and read it from
-        // outside.
+        // An op is in the folded block of its class. Its cause may be in another one, and read it
+        // from outside.
         let (fold, times) = match node.head {
             Head::Op(number) => {
                 let (fold, outside) = (
@@ -259,7 +259,8 @@ impl Writer<'_, '_> {
         Some(id)
     }
 
-    /// The operands of an e-node; where their order does not matter, as the source writes them.
+    /// The operands of an e-node, in the order in which the source writes them if it does not
+    /// matter.
     fn in_order(&self, node: &LogicalNode, here: &[ValueId]) -> Vec<Id> {
         let logical = self.reader.logical;
         let as_written = |id: &ValueId| match &logical.program.value(*id).def {
@@ -277,7 +278,7 @@ impl Writer<'_, '_> {
         here.iter().filter_map(as_written).find(is_same).unwrap_or_else(|| node.operands.clone())
     }
 
-    /// Something of which nothing is said but its type.
+    /// A parameter that stands for a class, of which only the type is known.
     fn give(&mut self, class: Id, cause: ValueId) -> ValueId {
         let (id, ty) =
             (ValueId(self.program.values.len() as u32), self.reader.logical.ty(class).clone());
@@ -329,14 +330,15 @@ impl Writer<'_, '_> {
                 .map(str::to_string);
             return Some(Rewriting::Merged { times: here.len(), names: names.collect() });
         }
-        // What the flops are compared with is the value as written, whose e-nodes the source has.
+        // The flops are compared with those of the value as it is written, if it is in the source.
         here.first()?;
         let (before, after) = (self.flops(class, true), self.flops(class, false));
         let flops = (before != after).then_some((after, before));
         Some(Rewriting::Computed { formula: self.formula(class, node), flops })
     }
 
-    /// How a value of the source is computed that an e-node puts together of parts of a dim.
+    /// How a value of the source is computed by an e-node that puts it together from parts of a
+    /// dim.
     fn in_parts(&self, node: &LogicalNode, here: &[ValueId]) -> Option<Rewriting> {
         let program = self.reader.logical.program;
         let Def::Op { op, .. } = &program.value(*here.first()?).def else { return None };
@@ -376,7 +378,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The flops of all that a class is made from, down to what both the form and the source have.
+    /// The flops of a class and of all that it is made from, in the form or as written.
     fn flops(&self, class: Id, as_written: bool) -> f64 {
         let logical = self.reader.logical;
         let (mut seen, mut open, mut sum) = (BTreeSet::new(), vec![class], 0u128);

@@ -1,5 +1,5 @@
-//! The program as it is written, but for einsums of more than two operands: these are chains, left
-//! to right, unless one is a product with a weight in blocks.
+//! The form that the source writes. An einsum of more than two operands is a chain, left to right,
+//! unless it is a product with a weight in blocks.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use shard_ir::{Def, DimId, Op, Program, TensorType, Value, ValueId};
 use super::{Form, Rewritten};
 use crate::rules;
 
-/// The dims of a product of some operands, in the order of the file: those that the rest still
-/// needs.
+/// The dims of a product of some operands, in the order of the file, without those that nothing
+/// else needs.
 pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -> Vec<DimId> {
     let mut dims: Vec<DimId> = operands.concat().into_iter().filter(|d| needed(*d)).collect();
     dims.sort_unstable();
@@ -17,8 +17,8 @@ pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -
     dims
 }
 
-/// The types of the products of a chain over the operands of an einsum, left to right; the last is
-/// the einsum's own. They have its dtype, in which it is accumulated.
+/// The types of the products of a chain over the operands of an einsum, left to right. The last is
+/// that of the einsum. All have its dtype, in which it is accumulated.
 pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     let whole = program.value(einsum);
     let operands: Vec<&Value> = whole.def.operands().iter().map(|o| program.value(*o)).collect();
