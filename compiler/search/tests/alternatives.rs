@@ -1,4 +1,4 @@
-//! The plans that lost, for each collective of the chosen one.
+//! The best plan without each collective of the chosen one.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -8,8 +8,8 @@ use shard_search::{Avoided, Detail, LowerOptions, alternatives, lower};
 
 const CHIP: &str = include_str!("../../cost/hardware/tpu-v4-flat.toml");
 
-/// What the best plan without each collective takes, in picoseconds, by the kind of the collective
-/// and of the avoidance.
+/// For each collective the time of the best plan without it, in picoseconds, with the kind of the
+/// collective and how it is avoided.
 fn of(body: &str) -> Vec<(InstrId, String, u64)> {
     let text = format!(
         "mesh x=4, y=4

@@ -91,8 +91,8 @@ fn of_attention(plan: &Plan, hardware: &Hardware) -> (u128, u64) {
     }
 }
 
-/// The pairs of the busiest device and the keys that one reads at most, counted one by one: queries
-/// and keys lie in so many blocks, and the window is as wide.
+/// The pairs of the busiest device, and the most keys that a device reads, counted one by one.
+/// Queries and keys are each given as positions and blocks, and the window as positions.
 fn counted(queries: [u64; 2], keys: [u64; 2], window: u64) -> (u128, u64) {
     let (tall, wide) = (queries[0] / queries[1], keys[0] / keys[1]);
     let mut most = (0u128, 0u64);

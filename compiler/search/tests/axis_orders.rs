@@ -1,4 +1,4 @@
-//! What other orders of axes would save, against searches that know nothing of one another.
+//! What other orders of axes would save, compared with searches that share nothing.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
@@ -32,14 +32,14 @@ fn program(source: &str, axes: &str) -> Program {
     checked.programs.into_iter().next().expect("a program")
 }
 
-/// Asks in two ways what other orders of a program would save, which must be the same; returns in
-/// how many places something.
+/// Asks in two ways what other orders of a program would save, and asserts that the answers are the
+/// same. Returns the number of places where something would be saved.
 fn savings_told_twice(program: &Program, chip: &Hardware) -> usize {
     let options = LowerOptions { any_size: true, ..LowerOptions::default() };
     let lowered = lower(program, chip, &options).expect("a plan");
     let by_prices = order_savings(program, &lowered, chip, &options).expect("savings");
-    // Where ways of making values are forced, here to any, nothing is known of a program from
-    // another.
+    // Where ways of making values are forced, even to any way, searches reuse nothing of another
+    // program.
     let any = Forced::ops(|_, _, _| true);
     let alone = LowerOptions { forced: Some(any), ..options };
     let alone = order_savings(program, &lowered, chip, &alone).expect("savings");

@@ -59,11 +59,11 @@ const LOOPED_NETWORKED_JUDGED_AT_LEAST: usize = 100;
 /// The one limit that a small program may meet.
 const TOO_MANY_FORMS: &str = "forms of the program";
 
-/// What came of one program.
+/// The outcome for one program.
 struct Outcome {
-    /// The brute force's word, where it got to one.
+    /// The answer of the brute force, or why it has none.
     judged: Result<Optimum, &'static str>,
-    /// Its plan computes a composite in pieces.
+    /// Whether its plan computes a composite in pieces.
     in_pieces: bool,
     lowering: Duration,
     judging: Duration,
@@ -98,7 +98,7 @@ fn no_plan_of_an_attention_with_loops_on_two_axes_is_cheaper_either() {
     hold(ring_case, RINGS, RINGS as usize, true);
 }
 
-/// What is held above is held of rings, too.
+/// All of this is tested for rings, too.
 #[test]
 fn several_of_the_attentions_are_rings() {
     let options = LowerOptions { fuse: true, ..LowerOptions::default() };
@@ -151,7 +151,7 @@ fn no_plan_of_a_product_with_scales_is_cheaper_either() {
 #[test]
 fn no_plan_in_parts_is_cheaper_either() {
     hold(case_along_lines, ALONG_LINES, ALONG_LINES_JUDGED_AT_LEAST, false);
-    // Not all of them bring the dim together.
+    // Some plans leave the dim split.
     let is_in_parts = |case: &Case| {
         let lowered = lower(&case.program, &case.hardware, &LowerOptions::default());
         lowered.is_ok_and(|l| l.plan.dims.len() > case.program.declared_dims())
@@ -164,7 +164,7 @@ fn no_plan_in_parts_is_cheaper_either() {
 #[test]
 fn no_plan_of_rows_by_their_ids_is_cheaper_either() {
     hold(case_by_ids, BY_IDS, BY_IDS_JUDGED_AT_LEAST, false);
-    // Of several each device makes its own places.
+    // Each device makes its own places among several.
     let splits_places = |plan: &Plan| {
         plan.instructions.iter().any(|instr| {
             let own = instr.kind.op().and_then(shard_ir::Op::own_dim);
@@ -189,7 +189,7 @@ fn no_plan_with_loops_is_cheaper_either() {
     hold(networked_case, LOOPED_NETWORKED, LOOPED_NETWORKED_JUDGED_AT_LEAST, true);
 }
 
-/// Judges programs made by `case`.
+/// Judges `count` programs that `case` makes.
 fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bool) {
     let seed = number("SHARD_BRUTE_FORCE_SEED").unwrap_or(SEED);
     let numbers: Vec<u64> = match number("SHARD_BRUTE_FORCE_ONLY") {
@@ -225,7 +225,7 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
         start.elapsed(),
     );
     for (i, complaint) in complaints.iter().enumerate() {
-        // In full the first few, of the others what is wrong.
+        // The first few failures are told in full, of the others only what is wrong.
         eprintln!(
             "{}",
             if i < 10 { complaint } else { complaint.lines().next().unwrap_or_default() }
@@ -251,8 +251,8 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Lowers a program, holds the plan to all that is promised of it, and compares its time with the
-/// brute force's.
+/// Lowers a program, tests all that is promised of the plan, and compares its time with that of the
+/// brute force.
 fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
     let Case { program, hardware, .. } = case;
     let start = Instant::now();
@@ -352,7 +352,7 @@ fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether parameters and results have layouts that their types allow, and labels one layout each.
+/// Whether parameters and results have layouts that their types allow, and each label one layout.
 fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
     let mut labels = BTreeMap::new();
     let mut check =
@@ -388,7 +388,7 @@ fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// The bound that steers the brute force may not hide a plan: without it the answer is the same.
+/// The bound that steers the brute force hides no plan: without it the answer is the same.
 #[test]
 fn the_brute_force_finds_the_same_without_its_bound() {
     let mut compared = 0;
@@ -409,8 +409,8 @@ fn the_brute_force_finds_the_same_without_its_bound() {
     assert!(compared >= 50);
 }
 
-/// Prices after one sweep and few states: what is found then is a plan and what is said of all
-/// others is true, as the search that comes to its end shows.
+/// With one sweep and few states the search still finds a plan and a true bound. Both are compared
+/// with a search that comes to its end.
 #[test]
 fn a_search_that_ends_early_says_what_is_true() {
     let (mut bounded, mut worse) = (0, 0);

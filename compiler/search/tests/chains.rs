@@ -1,5 +1,5 @@
-//! Long chains of elementwise ops: a kernel has an end, so that what the search looks at grows with
-//! the ops and no faster.
+//! Long chains of elementwise ops. The length of a kernel is limited, so that the work of the
+//! search grows no faster than the number of ops.
 
 use crate::common::{Builder, lines};
 use shard_cost::{Hardware, LONGEST_KERNEL, kernels, price};
@@ -7,7 +7,7 @@ use shard_ir::{Binary, InstrKind, Map, Op, ParameterKind, ValueId};
 use shard_search::demand::with_demand;
 use shard_search::{LowerOptions, Lowered, Status, lower};
 
-/// A chain of so many ops: an einsum, and gelus one of another.
+/// An einsum and so many gelus, each of the one before.
 fn gelus(count: usize) -> Builder {
     let mut b = Builder::new(&[("x", 4), ("y", 2)], &[("B", 64), ("E", 1024), ("F", 2048)]);
     let a = b.parameter("a", ParameterKind::Activation, "B_xE");

@@ -1,4 +1,4 @@
-//! The two generators of the search, held to their definitions over all small shapes:
+//! Tests the two generators of the search against their definitions, on all small shapes:
 //!
 //! * the moves that generate all others lose no time against all moves;
 //! * the strategies of an op are exactly the tuples of operand layouts that the layout rule
@@ -28,7 +28,7 @@ fn hardware(network: &str) -> Hardware {
     Hardware::parse(&format!("{text}{network}")).expect("the file is well formed")
 }
 
-/// Networks whose times do not come out whole: the first without latency and flat, so that moves
+/// Networks whose times are no whole numbers. The first is flat and without latency, so that moves
 /// add up.
 const NETWORKS: [&str; 4] = [
     "kind = \"flat\"\nbandwidth = 7.3e9",
@@ -256,7 +256,7 @@ fn tuples(lists: &[Vec<Layout>]) -> impl Iterator<Item = Vec<Layout>> + '_ {
     })
 }
 
-/// Every tuple of operand layouts, tried.
+/// The strategies found by trying every tuple of operand layouts.
 fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strategies {
     let operands: Vec<(Vec<DimId>, Dtype)> =
         site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
@@ -287,8 +287,8 @@ fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strate
     found
 }
 
-/// The layout of a composite whose dim is split, on an operand that is not partial: that of the
-/// operand. (That its pieces are legal is held by `pieces.rs`.)
+/// The layout of a composite whose dim is split, on an operand that is not partial, which is that
+/// of the operand. `pieces.rs` tests that its pieces are legal.
 fn in_pieces(site: &Site, operand: &Operand<'_>, result: &[DimId]) -> Option<Layout> {
     let (Op::Softmax { over } | Op::Norm { over, .. }) = &site.op else { return None };
     let at = operand.dims.iter().position(|d| d == over)?;
@@ -382,8 +382,8 @@ fn so_they_are_on_three_axes() {
     eprintln!("{checked} ops, {found} strategies");
 }
 
-/// The loops of an einsum as found backwards from the result, as made from each strategy, and by
-/// trying.
+/// Asserts that the loops of an einsum are the same found backwards from the result, made from each
+/// strategy, and found by trying. Returns how many there are.
 fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
     let result = ids(site.result);
     let operands: Vec<(Vec<DimId>, Dtype)> =

@@ -1,5 +1,5 @@
-//! Attention with fewer key-value heads than devices: what the rest of the mesh is used for is
-//! chosen by cost.
+//! Attention with fewer key-value heads than devices: cost decides what the rest of the mesh is
+//! used for.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;

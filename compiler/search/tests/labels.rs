@@ -1,4 +1,4 @@
-//! One set of prices bounds all layouts of all labels; what it leaves open is divided.
+//! One set of prices bounds all layouts of all labels; the plans that it leaves open are divided.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;

@@ -1,5 +1,5 @@
-//! Small layers within less and less memory, two by name and others random: what a search says of
-//! one limit holds against the plans that others find, with the regions of prices and without.
+//! Small layers within less and less memory, two fixed and others random. What a search says for
+//! one limit is compared with the plans found for other limits, with and without bounds.
 //!
 //! * `SHARD_LESS_MEMORY_COUNT`: how many layers are made.
 //! * `SHARD_LESS_MEMORY_SEED`: another seed.
@@ -16,15 +16,15 @@ use shard_search::{LowerError, LowerOptions, Lowered, Status, least_kept, lower,
 const SEED: u64 = 20_261_129;
 const COUNT: u64 = 25;
 
-/// So many limits are asked of each layer, between what its weights take and what its fastest plan
-/// does.
+/// How many limits are tried for each layer, between the memory of its weights and that of its
+/// fastest plan.
 const LIMITS: u64 = 7;
 
 /// Flops, bandwidth of memory and of the network, and latency, in seconds.
 const RATES: [[f64; 4]; 3] =
     [[1e12, 1e12, 1e11, 0.0], [1e12, 1e12, 1e9, 1e-7], [1e12, 1e12, 1e10, 1e-6]];
 
-/// Where bytes cost little beside flops.
+/// The same where bytes cost little compared with flops.
 const LARGE: [f64; 4] = [1e12, 1e12, 1e11, 0.0];
 
 fn number(variable: &str, without: u64) -> u64 {
@@ -137,7 +137,7 @@ fn needed(lowered: &Lowered) -> u64 {
     Memory::of(&lowered.plan).peak().0
 }
 
-/// What is said of a limit: a plan or none, and whether that is proven.
+/// What a search says for a limit: a plan or none, and whether that is proven.
 struct Told {
     bytes: u64,
     whole_space: bool,
@@ -256,8 +256,8 @@ fn where_the_cheapest_moves_leave_no_room_others_do() {
     }
 }
 
-/// What is given and not read takes almost all of the memory of the first step, and is read last by
-/// a search.
+/// An activation that is given and read late takes almost all of the memory of the first step; the
+/// search, which goes backwards, settles it last.
 const GIVEN: &str = "mesh x=2, y=2
 dim A = 8
 dim B = 8

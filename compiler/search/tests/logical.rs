@@ -1,4 +1,4 @@
-//! What the logical and the physical rules give together: whole plans.
+//! Whole plans, which the logical rules and the rules of layouts give together.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Objective};
@@ -120,7 +120,7 @@ layer f(x: bf16 BE_x, a: weight bf16 EF_x, b: weight bf16 EH_x) -> (y: bf16 BF_x
     let once = lowered_on(&hardware, &source(["h", "h"]));
     let twice = lowered_on(&hardware, &source(["h", "rmsnorm(x over E)"]));
     assert_eq!(once.optimality.cost, twice.optimality.cost);
-    // In pieces, the last of which bears the name.
+    // The norm is in pieces, the last of which has the name.
     let is_norm =
         |i: &&shard_ir::Instruction| i.name.as_deref() == Some("h") && i.origin.piece_of.is_some();
     let norm = twice.plan.instructions.iter().find(is_norm).expect("a norm");

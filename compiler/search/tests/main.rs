@@ -1,7 +1,6 @@
-//! Tests of the search: its own, and against solvers and checkers that share nothing with it.
+//! Tests of the search by itself, and against solvers and checkers that share nothing with it.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to
-//! run.
+//! All are one binary, since linking one for each file takes longer than most of them take to run.
 
 #![allow(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Programs of more forms than are looked at one by one, against all their forms one by one.
+//! Programs whose forms are bounded together, compared with all their forms looked at one by one.
 
 use crate::common::blocks::blocks;
 use crate::common::dice::Dice;
@@ -41,8 +41,8 @@ fn both(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     (one.0 + other.0, one.1 + other.1)
 }
 
-/// In how much memory forms chosen apart and all forms of one program were compared, and how often
-/// those were proven by a search.
+/// Compares a program with its forms bounded together and one by one, in several memories. Returns
+/// how many memories were compared, and how often a search proved the former.
 fn compared(seed: u64) -> (u64, u64) {
     let (mut compared, mut by_clusters) = (0, 0);
     let source = blocks(&mut Dice(seed));
@@ -96,7 +96,7 @@ fn compared(seed: u64) -> (u64, u64) {
     (compared, by_clusters)
 }
 
-/// Heads that are added up over all they have, which is to add up their weights.
+/// Heads that are summed over all their dims, which can be computed by summing their weights.
 fn heads(count: usize) -> String {
     let mut source =
         "mesh x=2\ndim A = 62\ndim B = 2\ndim C = 1022\nlayer f(x: bf16 AB".to_string();

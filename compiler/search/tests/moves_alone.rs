@@ -1,4 +1,4 @@
-//! Plans chosen by the time of communicating alone.
+//! Plans that are chosen by communication time alone.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Objective, price};

@@ -1,4 +1,4 @@
-//! What runs along a dim that axes split: part by part, and the same as whole.
+//! Ops that run along a dim that axes split: they are done part by part, with the same result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use shard_ir::{InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, Tensor, in_program_order, run_against};
 use shard_search::{LowerError, LowerOptions, lower};
 
-/// A chip whose network is the slower the more is sent: no dim is worth gathering.
+/// A chip with a slow network, so that no dim is worth gathering.
 fn slow_network(hbm_bytes: &str) -> Hardware {
     Hardware::parse(&format!(
         "name = \"slow\"\n[chip]\nflops = {{ bf16 = 1e15, f32 = 1e15 }}\nhbm_bytes = {hbm_bytes}\n\

@@ -1,4 +1,4 @@
-//! The stored layouts that phases share are the best of all, tried one by one.
+//! The stored layouts that phases share are the best of all layouts, which are tried one by one.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -32,11 +32,10 @@ fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
 }
 
-/// More than any request takes: there is none.
+/// The time where there is no plan, which is more than any request takes.
 const NONE: u64 = u64::MAX / 8;
 
-/// What a request takes with a weight pinned to a layout, and the rest of the free weights
-/// likewise.
+/// The least time of a request over all layouts of the free weights.
 fn least(programs: &[Program], free: &[ValueId], hardware: &Hardware) -> u64 {
     let Some((id, rest)) = free.split_first() else {
         let time = |p: &Program| match lower(p, hardware, &LowerOptions::default()) {

@@ -1,4 +1,4 @@
-//! Composites over a split dim: in pieces, and the same as whole.
+//! Composites over a split dim: they are computed in pieces, with the same result.
 
 use crate::common::Builder;
 use shard_cost::Hardware;
@@ -6,7 +6,7 @@ use shard_ir::{Dtype, InstrKind, Layout, MeshShape, Norm, Op, ParameterKind, Pla
 use shard_runtime::{RunOptions, in_program_order, run_against};
 use shard_search::{LowerOptions, lower};
 
-/// A chip whose network is the slower the more is sent: no dim is worth gathering.
+/// A chip with a slow network, so that no dim is worth gathering.
 fn slow_network() -> Hardware {
     Hardware::parse(
         "name = \"slow\"\n[chip]\nflops = { bf16 = 1e15, f32 = 1e15 }\nhbm_bytes = \

@@ -1,8 +1,9 @@
-//! What is proven within memory holds against every pin: random layers whose weights, inputs and
-//! results are open, at several limits, each searched again with one of them in each layout.
+//! What is proven within memory holds with every pin. Random layers whose weights, inputs and
+//! results are open are searched at several limits, and again with each of these pinned to each
+//! layout.
 //!
-//! The layers are larger than what a brute force can enumerate. A pin is searched by the same code,
-//! along another way: what one search leaves out, another one finds.
+//! The layers are larger than what a brute force can enumerate. A pinned layer is searched by the
+//! same code, but takes another path: what one search misses, another one finds.
 
 use rayon::prelude::*;
 use shard_check::{CheckOptions, check_source};
@@ -12,7 +13,7 @@ use shard_ir::{AxisSet, Def, LayoutPattern, MeshShape, Program};
 use shard_runtime::Random;
 use shard_search::{LowerError, LowerOptions, Lowered, Status, least_kept, lower};
 
-/// A layer that is being written: a statement a line, and what is known by then.
+/// A layer that is being written, one statement a line.
 struct Layer {
     random: Random,
     weights: Vec<String>,
@@ -165,7 +166,7 @@ fn pinned(program: &Program) -> Vec<Program> {
     all
 }
 
-/// What came of some layers.
+/// The outcome for some layers.
 #[derive(Default, Debug)]
 struct Tally {
     limits: usize,

@@ -1,6 +1,6 @@
-//! Random attentions: each is lowered as the chip has it, a kernel or not, verified, printed and
-//! read back, executed on simulated devices, and equal to its softmax of written-out scores, with
-//! the bytes that the model says.
+//! Random attentions, each lowered for a chip with or without attention kernels. The plan is
+//! verified, printed and read back, and executed on simulated devices. Its results equal a softmax
+//! of written-out scores, and its bytes are those of the cost model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

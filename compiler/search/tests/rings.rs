@@ -1,5 +1,5 @@
-//! Rings: attentions whose blocks of keys and of values travel round. Where they are found, what
-//! they compute, cost and hold.
+//! Rings: attentions whose blocks of keys and of values travel round. Tests where they are found,
+//! what they compute, what they cost and what they hold.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, InstrPrice, kernels, price, ring_time};
@@ -51,7 +51,8 @@ const LATENT: &str = "q: bf16 L_zHC, p: bf16 L_zHR, c: bf16 S_zC, r: bf16 S_zR) 
 const BIASED: &str = "q: f32 L_zHD, k: f32 S_zHD, v: f32 S_zHD, b: f32 L_zS) -> f32 L_zHD {
  return einsum(softmax(einsum(q, k -> HLS) + b over S), v -> LHD)\n}";
 
-/// What runs is held to the unsharded program, and what it sends to the model.
+/// Asserts that a plan computes what the unsharded program does, and sends what the cost model
+/// says.
 fn runs(plan: &Plan) {
     let report = run(&in_program_order(plan), &RunOptions::default()).expect("it runs");
     assert!(report.equal, "{report:?}\n{}", shard_ir::text::print(plan));
@@ -80,7 +81,7 @@ fn blocks_of_keys_and_values_travel_while_the_queries_stay() {
         assert_eq!((ring.steps(&plan), ring.travels.len()), (8, travels));
         let moves = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_)));
         assert_eq!(moves.count(), 0, "{}", shard_ir::text::print(&plan));
-        // It is one kernel.
+        // The ring is one kernel.
         let of = |kernel: &Vec<_>| ring.members.iter().all(|id| kernel.contains(id));
         assert!(kernels(&plan).iter().any(of));
         let parsed = shard_ir::text::parse(&shard_ir::text::print(&plan)).expect("well formed");

@@ -1,4 +1,4 @@
-//! What searches have in common is made once, and nothing that is found depends on who made it.
+//! What searches share is made once, and no result depends on which search made it.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;

@@ -1,6 +1,6 @@
-//! The optimiser and the brute force against a second exact solver of small programs, which
-//! eliminates values one after another and knows what weights and caches take: with labels, with
-//! forms, with weights of the host, with collectives in loops, within memory limits.
+//! The search and the brute force, compared with a second exact solver of small programs. It
+//! eliminates values one after another, and knows what weights and caches take. The programs have
+//! labels, forms, weights of the host, collectives in loops, and memory limits.
 //!
 //! * `SHARD_SECOND_SOLVER_COUNT`: how many programs of each kind are made.
 //! * `SHARD_SECOND_SOLVER_SEED`: another seed.
@@ -76,7 +76,7 @@ fn two_ways_of_looking_at_all_plans_agree() {
     assert!(compared * 10 >= number("SHARD_SECOND_SOLVER_COUNT", COUNT) * 6, "only {compared}");
 }
 
-/// Holds the optimiser to the second solver; returns how many programs were judged.
+/// Compares the search with the second solver; returns how many programs were judged.
 fn hold(case: fn(u64, u64) -> Case, count: u64, fuse: bool) -> u64 {
     let mut judged = 0;
     for (seed, number) in numbers(count) {
@@ -118,8 +118,8 @@ fn no_plan_is_cheaper_by_the_second_solver_either() {
     assert!(hold(case, COUNT / 2, true) >= 1);
 }
 
-/// So many layers are stacked that activations of one are nothing beside a byte of weights: a plan
-/// fits where the weights and caches of one layer do.
+/// The height of a stack so high that the activations of one layer count as nothing beside a byte
+/// of its weights: a plan fits if the weights and caches of one layer do.
 const STACK: u64 = 1 << 30;
 
 /// The program in such a stack, its weights free to lie anywhere.
@@ -146,8 +146,8 @@ fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
     );
 }
 
-/// So few branches are not enough for a program whose memory leaves much open: its plans are
-/// divided by the layouts of values.
+/// With so few branches, plans within memory are mostly left open, so that they are divided by the
+/// layouts of values.
 #[test]
 #[ignore = "slow: all plans of many programs, by another solver"]
 fn nor_where_plans_are_divided_by_the_layouts_of_values() {
@@ -157,7 +157,7 @@ fn nor_where_plans_are_divided_by_the_layouts_of_values() {
     assert!(bounded < without || number("SHARD_SECOND_SOLVER_COUNT", COUNT) < COUNT);
 }
 
-/// Holds what is found of many programs within these limits against the second solver. Returns how
+/// Compares what is found for many programs within these limits with the second solver. Returns how
 /// many memory limits make a plan slower, and how many plans are not proven.
 fn hold_within_memory(limits: &Limits) -> [usize; 2] {
     let options = LowerOptions { limits: limits.clone(), ..LowerOptions::default() };

@@ -1,4 +1,4 @@
-//! One value that many read, each in another layout.
+//! A value that many ops read, each in another layout.
 
 use std::fmt::Write;
 
@@ -192,8 +192,8 @@ fn head(rows: usize) -> String {
     format!("mesh x=2, y=2\ndim B = {rows}\ndim E = 1024\ndim F = 512\n")
 }
 
-/// Whether a search with bounds and one of the whole space both prove a plan; it is an error if one
-/// of them bounds the other's plan away.
+/// Whether a search with bounds and one of the whole space both prove a plan. Asserts that neither
+/// has a bound above the plan of the other.
 fn agrees_with_the_whole_space(program: &Program, told: &str) -> bool {
     let (found, whole) = (lowered(program, false).optimality, lowered(program, true).optimality);
     let told = format!("{told}\n{found:?}\n{whole:?}");

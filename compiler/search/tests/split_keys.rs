@@ -100,7 +100,7 @@ fn on_parts(plan: &Plan) -> Vec<&'static str> {
     plan.ids().filter(acts).filter_map(|id| Some(plan.instruction(id).kind.op()?.word())).collect()
 }
 
-/// Runs a plan, and holds its results to the unsharded program and its bytes to the price.
+/// Runs a plan, and compares its results with the unsharded program and its bytes with the price.
 fn hold(plan: &Plan, hardware: &Hardware, seed: u64) {
     let text = shard_ir::text::print(plan);
     let report = run(&in_program_order(plan), &RunOptions { seed, ..RunOptions::default() })

@@ -1,4 +1,5 @@
-//! A search that is asked to stop, or whose time is up, and one that cannot count so far.
+//! A search that is asked to stop, one whose time is up, and one whose plans take longer than times
+//! are counted.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -59,7 +60,8 @@ fn whenever_the_time_is_up_the_plan_is_the_best_or_bounded_by_what_is_true() {
     let chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
     let best = lower(&program, &chip, &LowerOptions::default()).expect("a plan").optimality;
     assert_eq!(best.status, Status::Proven);
-    // A clock of its own, a little later each time: wherever it falls, what is said has to hold.
+    // The time is up a little later in each round. Whenever it is, what the search says has to
+    // hold.
     for wait in 0..40u64 {
         let stop = Stop::default();
         let clock = stop.clone();

@@ -1,5 +1,5 @@
-//! Strict layers: a plan without a move that nobody wrote is looked for first, however much faster
-//! one with moves would be.
+//! Strict layers: only plans whose moves are all written are searched, however much faster a plan
+//! with other moves would be.
 
 use crate::common::{Builder, lines};
 use shard_cost::Hardware;

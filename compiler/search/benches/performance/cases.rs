@@ -17,7 +17,7 @@ const LLAMA: &str = include_str!("../programs/llama.shard");
 /// The chip of every program, by its name in `hardware` lines.
 pub(crate) const CHIP: &str = "tpu-v4-flat";
 
-/// 64 devices, as ever more axes. What the files call `y` and `z` becomes these axes.
+/// Meshes of 64 devices with more and more axes. What the files call `y` and `z` becomes these axes.
 const MESHES: [(&str, &str, &str); 5] = [
     ("x=64", "", ""),
     ("x=4, y=16", "y", ""),
@@ -29,15 +29,15 @@ const MESHES: [(&str, &str, &str); 5] = [
 /// The mesh that the files are written for, as an index into [`MESHES`] plus one.
 const AXES: usize = 3;
 
-/// A program to measure.
+/// A program that is measured.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) text: String,
-    /// How many mesh axes.
+    /// The number of mesh axes.
     pub(crate) axes: usize,
-    /// The upper mark, in milliseconds, where the project has set one.
+    /// The time that it should stay under, in milliseconds, where the project has set one.
     pub(crate) mark: Option<f64>,
-    /// Takes so long that it is only measured when everything is.
+    /// Whether it takes so long that it is measured only with `--all`.
     pub(crate) slow: bool,
     /// The curves that it is a point of, each with its place along the curve.
     pub(crate) curves: Vec<(Curve, usize)>,

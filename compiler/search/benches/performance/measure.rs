@@ -28,7 +28,7 @@ impl Measured<'_> {
     }
 }
 
-/// What was found of a case.
+/// The figures of a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     /// Ops of the program.
@@ -94,7 +94,7 @@ impl Figures {
     }
 }
 
-/// Starts this program again for the case alone.
+/// Measures a case in a new process of this program.
 pub(crate) fn measure(case: &Case) -> Result<Figures, String> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let output = Command::new(this)
@@ -115,7 +115,7 @@ pub(crate) fn measure(case: &Case) -> Result<Figures, String> {
     Figures::from_text(&text).ok_or_else(why)
 }
 
-/// The case in this process.
+/// Measures a case in this process.
 pub(crate) fn measure_here(case: &Case) -> Figures {
     let program = case.program();
     let start = Instant::now();

@@ -10,19 +10,19 @@ use shard_ir::{AxisList, Binary, Def, DimId, DimSet, Dtype, Layout, Map, Op, Pro
 use super::facts::Facts;
 use super::generate::Case;
 
-/// A way of having an attention as one kernel.
+/// A way of running an attention as one kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionWay {
     /// The layout that is made.
     pub(crate) made: usize,
     /// The values that are read, each in a layout.
     pub(crate) reads: Vec<(usize, usize)>,
-    /// Its ops, first to last, and which of the fits of each it is.
+    /// Its ops, first to last, each with the number of one of its fits.
     pub(crate) chain: Vec<(usize, usize)>,
 }
 
-/// The ways of having the attention that ends with a value: every combination of fits of its ops
-/// that agree, each whole.
+/// The ways of running the attention that ends with a value: every combination of fits of its ops
+/// that agree on the layouts between them.
 pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<AttentionWay> {
     let program = facts.program;
     let Some(Op::Einsum) = facts.op_of(product).filter(|_| facts.hardware.has_attention()) else {
@@ -56,7 +56,7 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
     let none = BTreeSet::new();
     let all = layouts().flat_map(|made| ways(facts, product, made, (None, &none)));
     let mut all: Vec<AttentionWay> = all.filter(|way| is_ring_or_none(facts, way)).collect();
-    // With all concats of keys and of values in it that nothing else reads.
+    // Once more with all concats of keys and of values that nothing else reads.
     let members = all.iter().flat_map(|way| way.chain.iter().map(|(id, _)| *id)).collect();
     let joined = joined(facts, &members);
     if !joined.is_empty() {
@@ -103,8 +103,8 @@ fn joined(facts: &Facts<'_>, members: &BTreeSet<usize>) -> BTreeSet<usize> {
     found
 }
 
-/// Whether nothing in an attention says in which order its keys lie: no mask, nothing but concats
-/// that comes in with them, no pin on a concat.
+/// Whether an attention may have its keys in any order: it has no mask, nothing but joined values
+/// has the keys, and no concat is pinned.
 fn keys_in_any_order(
     facts: &Facts<'_>,
     members: &BTreeSet<usize>,
@@ -130,14 +130,15 @@ fn keys_in_any_order(
     }) && !values.iter().any(is_pin)
 }
 
-/// A way of which each op is there once, where it is the same wherever it is read.
+/// A way with each op once; `None` where an op is read in two layouts.
 fn agreeing(mut way: AttentionWay) -> Option<AttentionWay> {
     way.chain.dedup();
     (way.chain.windows(2).all(|two| two[0].0 != two[1].0)).then_some(way)
 }
 
-/// Whether no product of an attention gathers anything, or each gathers what has the keys of the
-/// softmax, along these, all over the same axes, and nothing leaves it partial.
+/// Whether a way is a ring or has no loops: no product gathers anything, or each gathers the
+/// operand that has the keys, along the keys, all over the same axes, and the result is not
+/// partial.
 fn is_ring_or_none(facts: &Facts<'_>, way: &AttentionWay) -> bool {
     let over = way.chain.iter().find_map(|(id, _)| match facts.op_of(*id) {
         Some(Op::Softmax { over } | Op::SinkSoftmax { over }) => Some(*over),
@@ -165,8 +166,8 @@ fn is_ring_or_none(facts: &Facts<'_>, way: &AttentionWay) -> bool {
             && gathered.iter().all(|g| *g == gathered[0]))
 }
 
-/// The places of the dims of the statistics that a product with weights has where its keys are
-/// split: those of the weights' softmax but the keys.
+/// The places of the dims of the statistics in the product of an attention whose keys are split:
+/// the dims of the softmax without the keys.
 pub(crate) fn statistics(program: &Program, id: usize) -> Option<DimSet> {
     let values = &program.values;
     let Def::Op { op: Op::Einsum, operands } = &values[id].def else { return None };
@@ -190,8 +191,8 @@ pub(crate) fn statistics(program: &Program, id: usize) -> Option<DimSet> {
     })
 }
 
-/// Whether a value may be the attention over a part of the keys: by which operand, where it does
-/// not end an attention itself, and the places of the dims of its statistics.
+/// The places of the dims of the statistics of a value that may be the attention over a part of the
+/// keys; and the operand from which it has that, where it does not end an attention itself.
 pub(crate) fn part(program: &Program, id: usize) -> Option<(Option<usize>, DimSet)> {
     let value = &program.values[id];
     let Def::Op { op, operands } = &value.def else { return None };
@@ -245,7 +246,7 @@ pub(crate) fn part(program: &Program, id: usize) -> Option<(Option<usize>, DimSe
     })
 }
 
-/// What lies behind casts of which each is read by the next alone, and who reads it.
+/// The value behind casts, each of which is read by the next alone, and its reader.
 fn behind_casts(facts: &Facts<'_>, mut id: usize, mut reader: usize) -> (usize, usize) {
     while let Some(Op::Cast(_)) = facts.op_of(id).filter(|_| facts.only_reader(id, reader)) {
         let operand = facts.program.values[id].def.operands()[0].index();
@@ -254,7 +255,7 @@ fn behind_casts(facts: &Facts<'_>, mut id: usize, mut reader: usize) -> (usize, 
     (id, reader)
 }
 
-/// Whether scores over these keys are made here, and pass to one reader alone.
+/// Whether a value is scores over these keys that one reader alone reads.
 fn has_scores(facts: &Facts<'_>, id: usize, reader: usize, key: DimId) -> bool {
     let values = &facts.program.values;
     let (value, behind) = (&values[id], &values[reader]);
@@ -377,7 +378,7 @@ latency = 1e-9
 attention = 0.5
 ";
 
-/// What stands around the body: sizes, and what is given.
+/// Parameters, result and body of each layer.
 const BODIES: &[&str] = &[
     // One head, a mask, a scale.
     "q: f32 LQ, k: f32 SQ, v: f32 SD) -> f32 LD {

@@ -1,11 +1,11 @@
 //! The time of the cheapest plan whose weights and caches fit, by eliminating values one after
-//! another: a second way to what [`optimum`](super::optimum) finds, that shares with it what a
-//! program *is* (facts, moves, prices) and nothing of how a plan is looked for.
+//! another. It is a second solver beside [`optimum`](super::optimum). The two share the facts,
+//! moves and prices of a program, and nothing of how a plan is looked for.
 //!
-//! Values are taken forwards, in program order. A state says how the values lie that somebody still
-//! reads, and which layouts of them are already paid for; to each belong the pairs of time and
-//! stored bytes that no other pair beats in both. A value is forgotten with its last reader. Trees
-//! of moves are those of Dreyfus and Wagner, over sets of layouts that are wanted.
+//! Values are taken forwards, in program order. A state has the layouts of the values that are
+//! still to be read, and which of their layouts are already paid for. Each state has the pairs of
+//! time and stored bytes that no other pair beats in both. A value is forgotten with its last
+//! reader. Trees of moves are those of Dreyfus and Wagner, over sets of wanted layouts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,27 +27,28 @@ const MAX_WANTED: usize = 4;
 /// A kernel that the one reader of its last value may still join.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Open {
-    /// How its last value lies.
+    /// The layout of its last value.
     made: usize,
-    /// First to last, `(value, which of its fits)`.
+    /// Its ops, first to last: `(value, number of its fit)`.
     chain: Vec<(usize, usize)>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 struct State {
-    /// Values that are still read: how each is made, and what else of it is paid for.
+    /// The values that are still to be read: the layout in which each is made, and the other
+    /// layouts that are paid for.
     held: BTreeMap<usize, (usize, BTreeSet<usize>)>,
     open: BTreeMap<usize, Open>,
     labels: Vec<Option<ByName>>,
 }
 
-/// Pairs of time and stored bytes, none of which beats another.
+/// Pairs of time and stored bytes, none of which beats another in both.
 type Front = Vec<(u64, u64)>;
 
 struct Elimination<'a> {
     facts: &'a Facts<'a>,
     at_most: u64,
-    /// What weights and caches may take on a device, of one layer.
+    /// The bytes that the weights and caches of one layer may take on a device.
     stored_at_most: u64,
     trees: HashMap<(usize, usize, Vec<usize>), u64>,
     kernel_times: HashMap<Vec<(usize, usize)>, u64>,
@@ -56,8 +57,8 @@ struct Elimination<'a> {
     too_large: Option<&'static str>,
 }
 
-/// The time of the cheapest plan that takes `at_most` so many picoseconds and whose weights and
-/// caches take `stored_at_most` so many bytes of a device.
+/// The time of the cheapest plan that takes at most `at_most` picoseconds, and whose weights and
+/// caches take at most `stored_at_most` bytes of a device.
 pub(crate) fn cheapest_within(facts: &Facts<'_>, at_most: u64, stored_at_most: u64) -> Optimum {
     let program = facts.program;
     let mut all = Elimination {
@@ -90,8 +91,8 @@ pub(crate) fn cheapest_within(facts: &Facts<'_>, at_most: u64, stored_at_most: u
     times.min().map_or(Optimum::NoPlan, Optimum::Time)
 }
 
-/// The smallest that weights and caches can be stored in, and whether all of them are read: of one
-/// that is not nothing is known here.
+/// The fewest bytes in which weights and caches can be stored, and whether all of them are read.
+/// This solver does not know of those that nothing reads.
 pub(crate) fn least_stored(facts: &Facts<'_>) -> (u64, bool) {
     let (mut sum, mut all_read) = (0u64, true);
     for (id, value) in facts.program.values.iter().enumerate() {
@@ -230,7 +231,7 @@ impl Elimination<'_> {
         }
     }
 
-    /// A value that is made; what it was the last reader of is forgotten.
+    /// Notes that a value is made, and forgets the values of which it was the last reader.
     fn made(&mut self, id: usize, layout: usize, mut change: Change, front: &Front) {
         let facts = self.facts;
         change.state.held.insert(id, (layout, BTreeSet::new()));
@@ -246,7 +247,7 @@ impl Elimination<'_> {
         self.reach(change, front);
     }
 
-    /// Pays for a layout of a value that is held, where it is not paid for.
+    /// Pays for a layout of a value that is held, if it is not paid for yet.
     fn want(&mut self, id: usize, layout: usize, change: &mut Change) {
         let space = &self.facts.spaces[id];
         let Some((made, wanted)) = change.state.held.get_mut(&id) else {
@@ -276,7 +277,7 @@ impl Elimination<'_> {
             .or_insert_with_key(|(_, made, wanted)| cheapest_tree(space, *made, &wanted[..count]))
     }
 
-    /// Pays for a kernel that nobody joins any more.
+    /// Pays for a kernel that no other op may join any more.
     fn close(&mut self, origin: usize, change: &mut Change) {
         let Some(open) = change.state.open.remove(&origin) else { return };
         let facts = self.facts;
@@ -287,7 +288,7 @@ impl Elimination<'_> {
         change.pay(time);
     }
 
-    /// Notes a state, unless what is known of it beats what leads to it now.
+    /// Notes a state with its pairs, without those that a known pair of the state beats.
     fn reach(&mut self, change: Change, front: &Front) {
         let Change { state, time, stored } = change;
         let to = |(before, kept): &(u64, u64)| {
@@ -316,7 +317,7 @@ impl Elimination<'_> {
         }
     }
 
-    /// Notes or checks what a type with a label asks.
+    /// Notes the layout of a label, or checks it against the one that is noted.
     fn label_agrees(
         &self,
         state: &mut State,
@@ -332,15 +333,15 @@ impl Elimination<'_> {
     }
 }
 
-/// The cheapest moves from one layout to several, each paid once: for each set of them and each
-/// layout, what it takes to have the set if one has the layout.
+/// The time of the cheapest moves from one layout to several, each move paid once. For each set of
+/// wanted layouts and each layout, it finds the time of reaching the set from the layout.
 fn cheapest_tree(space: &Space, made: usize, wanted: &[usize]) -> u64 {
     let layouts = space.layouts.len();
     let full = (1usize << wanted.len()) - 1;
     let mut least = vec![vec![NEVER; layouts]; full + 1];
     least[0] = vec![0; layouts];
     for set in 1..=full {
-        // Here the ways part: a part of the set goes one way, the rest another.
+        // The moves part here: some lead to a part of the set, the others to the rest.
         let parting: Vec<u64> = (0..layouts)
             .map(|at| {
                 if set.is_power_of_two() {

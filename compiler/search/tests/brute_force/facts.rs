@@ -18,16 +18,16 @@ use super::layouts::{Written, meets};
 use super::moves::{Lies, Space, collectives_between};
 use super::trees::MAX_LAYOUTS;
 
-/// One way for the layouts of an op to fit together, as places in the spaces of the values.
+/// A fit: layouts of an op that fit together, as indices into the spaces of the values.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
     pub(crate) result: usize,
     pub(crate) operands: Vec<usize>,
-    /// Where an einsum does a collective in its loop: what it is without.
+    /// The loop of an einsum that does a collective in its loop.
     pub(crate) looped: Option<Looped>,
 }
 
-/// An einsum and a collective at once.
+/// A loop: an einsum and a collective at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Looped {
     /// The layouts of the einsum by itself.
@@ -36,7 +36,7 @@ pub(crate) struct Looped {
     collective: u64,
     /// Devices in a group.
     devices: u64,
-    /// The partial sum is scattered; else an operand is gathered.
+    /// Whether the partial sum is scattered; else an operand is gathered.
     pub(crate) scatters: bool,
     /// The operand that is gathered, along which of its dims, over which axes.
     pub(crate) gathers: Option<(usize, usize, AxisList)>,
@@ -59,8 +59,8 @@ pub(crate) struct Facts<'a> {
     /// For each parameter and pin, the layouts that its type allows.
     pub(crate) allowed: Vec<Vec<usize>>,
     pub(crate) fits: Vec<Vec<Fit>>,
-    /// How many of them it has by itself; the others are those of a concat in an attention, which
-    /// joins parts that are split.
+    /// For each op, how many of its fits it has alone. The others are those of a concat in an
+    /// attention, which joins parts that are split.
     pub(crate) by_itself: Vec<usize>,
     /// For each op, what it may share a kernel with.
     pub(crate) feeds: Vec<Option<Feed>>,
@@ -70,7 +70,7 @@ pub(crate) struct Facts<'a> {
 const MAX_TUPLES: usize = 40_000;
 
 impl<'a> Facts<'a> {
-    /// The facts, or what makes the program too large.
+    /// The facts of a program, or the limit that makes the program too large.
     pub(crate) fn new(
         program: &'a Program,
         hardware: &'a Hardware,
@@ -178,7 +178,8 @@ impl<'a> Facts<'a> {
             let dims = &program.values[id].dims;
             let by_rule = result_layout(op, &seen, dims, &program.mesh, &program.dims).ok();
             let Some(layout) = by_rule.or_else(|| in_pieces(op, &seen[0], dims)) else { continue };
-            // Of several operands the first that may be a part of an attention is.
+            // Of the operands only the first that may be the attention over a part of the keys is
+            // one.
             let is_part = |operand: &Operand<'_>| !operand.layout.softmax_axes().is_empty();
             let carries = part(program, id).and_then(|(place, _)| place);
             if seen.iter().position(is_part).is_some_and(|place| carries != Some(place)) {
@@ -223,8 +224,8 @@ impl<'a> Facts<'a> {
             .collect()
     }
 
-    /// Of a scatter-add that gives its places whole, the layouts in which axes split them: those of
-    /// axes that do nothing else, neither in the result nor in what it reads.
+    /// The layouts of a scatter-add in which axes split its places, given the one in which they are
+    /// whole. These are axes that do nothing else in the result or in an operand.
     fn own_places(&self, id: usize, op: &Op, whole: Layout, read: &[Operand<'_>]) -> Vec<usize> {
         let Op::ScatterAdd { to, .. } = op else { return Vec::new() };
         let dims = &self.program.values[id].dims;
@@ -377,7 +378,7 @@ impl<'a> Facts<'a> {
             let beside = by.map_or(0, |(_, by)| by.iter().map(|dim| local[dim]).product());
             (local, beside)
         };
-        // Of each value that an op reads or makes its local sizes, and the statistics beside it.
+        // A value that an op reads or makes: its local sizes, and the number of its statistics.
         type Local = (usize, (Vec<u64>, u64));
         let sizes: Vec<Vec<Local>> = chain
             .iter()
@@ -420,8 +421,7 @@ impl<'a> Facts<'a> {
         ring_work(&kernel, &program.dims, shape)
     }
 
-    /// Of an attention whose products gather what has the keys: how long all that travels takes by
-    /// itself, each value once, and how many devices there are.
+    /// For a ring, the time of all that travels, each value once, and the shape of the ring.
     fn ring(&self, chain: &[(usize, usize)]) -> Option<(u64, RingShape)> {
         chain.iter().find(|(id, _)| {
             matches!(self.op_of(*id), Some(Op::Softmax { .. } | Op::SinkSoftmax { .. }))
@@ -489,7 +489,7 @@ impl<'a> Facts<'a> {
         self.in_loop(first, fit, time)
     }
 
-    /// The time of an op alone that it takes in any kernel that it leads.
+    /// The part of the time of an op that it takes in any kernel that it leads.
     pub(crate) fn time_as_a_leader(&self, id: usize, fit: usize) -> u64 {
         match is_in_pieces(self, (id, fit)) {
             Some(true) => return 0,
@@ -530,7 +530,7 @@ fn names_a_maximum(program: &Program) -> bool {
         })
 }
 
-/// A weight of the host lies there, and so does what it is pinned to.
+/// Where a value lies: weights of the host, and pins of them, lie with the host.
 fn lies(program: &Program, id: usize) -> Lies {
     match &program.values[id].def {
         Def::Parameter { kind: ParameterKind::HostWeight, .. } => Lies::Host,

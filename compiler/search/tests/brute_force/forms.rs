@@ -1,5 +1,5 @@
-//! The ways of computing a program, found by rewriting its expressions one step at a time until
-//! nothing new comes: no e-graph. An expression that occurs several times is one value, and is
+//! The forms of a program, found without an e-graph: its expressions are rewritten one step at a
+//! time until no new ones are found. An expression that occurs several times is one value, and is
 //! rewritten wherever it occurs.
 
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::cuts::{Blocks, Candidates, Halo};
 use shard_ir::{Binary, Def, DimId, Dtype, Map, Op, Program, Reduce, Value, ValueId};
 
-/// What an expression is, its operands aside. Ops are numbered in [`Forms::ops`].
+/// An expression without its operands. Ops are numbered in [`Forms::ops`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     /// A parameter or a pin.
@@ -28,7 +28,7 @@ struct Expr {
     operands: Vec<Expr>,
 }
 
-/// More forms than this are too many to be judged.
+/// A program with more forms than this is not judged.
 const MAX_FORMS: usize = 40;
 
 struct Forms<'a> {
@@ -53,7 +53,7 @@ pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
     let ops: Vec<&Expr> = (0..made.len()).filter(is_op).map(|id| &made[id]).collect();
     let distinct = ops.iter().collect::<BTreeSet<_>>().len();
 
-    // What must be computed: results, and what is pinned.
+    // Results and pinned values must be computed.
     let pinned = |id: &usize| live[*id] && matches!(program.values[*id].def, Def::Pin { .. });
     let mut wanted: Vec<usize> = program.outputs.iter().map(|o| o.value.index()).collect();
     wanted.extend(
@@ -61,7 +61,7 @@ pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
     );
     let start: Vec<Expr> = wanted.iter().map(|id| made[*id].clone()).collect();
     let mut known = BTreeSet::from([start.clone()]);
-    // Whatever a step has shown to be equal may stand for one another, in any form.
+    // Expressions that a step has shown to be equal may replace each other in any form.
     let mut equal: BTreeSet<(Expr, Expr)> = BTreeSet::new();
     loop {
         let before = (known.len(), equal.len());
@@ -132,7 +132,7 @@ fn replaced(expr: &Expr, old: &Expr, new: &Expr) -> Expr {
     normal(Expr { operands, ..expr.clone() })
 }
 
-/// Dims with others in the place of one.
+/// Dims, with others in the place of one.
 fn put(dims: &[DimId], old: DimId, new: &[DimId]) -> Vec<DimId> {
     let of = |dim: &DimId| if *dim == old { new.to_vec() } else { vec![*dim] };
     dims.iter().flat_map(of).collect()
@@ -238,7 +238,7 @@ impl Forms<'_> {
         normal(Expr { what: self.number_of(&op), dims, dtype, operands })
     }
 
-    /// What runs along a dim, part by part; by the laws of `spec/rules.md`.
+    /// An op that runs along a dim, computed part by part by the laws of `spec/rules.md`.
     fn in_parts(&self, e: &Expr, op: &Op) -> Vec<Expr> {
         let cuts = &self.program.cuts;
         let on = |over: &DimId| {
@@ -301,7 +301,7 @@ impl Forms<'_> {
         }
     }
 
-    /// The largest of each part, or where they stand.
+    /// The largest entries of each part, or their positions.
     fn some(&self, e: &Expr, a: &Expr, (over, cut): (DimId, &Candidates), places: bool) -> Expr {
         let (to, parts) = (cut.all, Some(cut.parts));
         let (op, dtype) = if places {

@@ -1,4 +1,4 @@
-//! Random programs and random hardware: small, and of every kind that the search treats apart.
+//! Small random programs and random hardware, of every kind that the search treats in its own way.
 
 mod bodies;
 
@@ -262,7 +262,7 @@ impl Maker {
         self.push(TensorType { dims, dtype }, Def::Parameter { kind, pattern })
     }
 
-    /// A weight of the host, now and then pinned where it lies, and what is fetched of it.
+    /// A weight of the host, now and then pinned in the memory of the host, and fetched.
     fn fetched(&mut self, dims: Vec<DimId>, dtype: Dtype) -> ValueId {
         let ty = TensorType { dims, dtype };
         let mut pattern = self.pattern(&ty.dims, true);
@@ -277,7 +277,7 @@ impl Maker {
         self.push(ty, Def::Op { op: Op::Fetch, operands: vec![at] })
     }
 
-    /// A value to read: most often a late one.
+    /// A value to read, most often a late one.
     fn some_value(&mut self) -> ValueId {
         let count = self.program.values.len() as u64;
         let back = self
@@ -364,7 +364,7 @@ impl Maker {
         }
     }
 
-    /// A value, or a weight that shares a dim with a value, to multiply that by.
+    /// A factor for a product with a value: another value, or a weight that shares a dim with it.
     fn factor_of(&mut self, a: ValueId, dims: &[DimId]) -> ValueId {
         let dtype = self.type_of(a).dtype;
         match self.random.below(4) {
@@ -388,7 +388,7 @@ impl Maker {
     /// An op on a value that runs along one of its dims.
     fn along(&mut self, a: ValueId, over: DimId) -> Option<ValueId> {
         if self.chance(3) {
-            // Of a value what stands before a position, and another one's behind it.
+            // The entries of one value up to a position, and those of another behind it.
             let at = self.typed(Op::Iota { over }, &[a], &[])?;
             let ty = TensorType { dims: Vec::new(), dtype: Dtype::Int32 };
             let middle = self.push(ty, Def::Constant(1.0));
@@ -414,7 +414,7 @@ impl Maker {
         self.typed(op, &[a], &[])
     }
 
-    /// Some of the dims of the operands stay.
+    /// An einsum whose result has some of the dims of the operands.
     fn einsum(&mut self, operands: &[ValueId]) -> Option<ValueId> {
         let mut dims: Vec<DimId> = Vec::new();
         for operand in operands {
@@ -460,7 +460,7 @@ impl Maker {
         self.push(ty, Def::Pin { operand, pattern, written });
     }
 
-    /// What nothing reads is a result, and now and then something that is read too.
+    /// Makes results of all values that nothing reads, and now and then of one that is read.
     fn results(&mut self) {
         let ids: Vec<ValueId> = self.program.value_ids().collect();
         let read: Vec<ValueId> =

@@ -1,5 +1,5 @@
-//! Composites over a split dim as the brute force knows them: written out as a small plan of their
-//! own, priced as any plan.
+//! Composites over a split dim in the brute force: each is written out as a small plan, which is
+//! priced like any plan.
 
 use shard_ir::op::NORM_EPSILON;
 use shard_ir::{
@@ -104,8 +104,8 @@ impl Written<'_> {
         InstrId(self.plan.instructions.len() as u32 - 1)
     }
 
-    /// A value from outside in a layout, at no cost: a parameter, behind a new name where an op
-    /// makes it; then a move that takes no time.
+    /// Adds a value from outside in a layout, at no cost: a parameter, with a new name where an op
+    /// makes the value, and a move that takes no time.
     fn read(&mut self, id: usize, place: usize) -> InstrId {
         let (origin, own) = (self.facts.origin(id), self.dtype);
         let value = &self.facts.program.values[origin];

@@ -2,13 +2,13 @@
 
 use shard_ir::{AxisId, AxisSet, DimId, Layout, LayoutPattern, MeshShape, Reduction};
 
-/// A layout as one writes it: for each dim its axes, major to minor, and the partial axes.
+/// A layout as it is written: for each dim its axes, major to minor, and the partial axes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) dims: Vec<Vec<AxisId>>,
     pub(crate) sums: Vec<AxisId>,
     pub(crate) maxima: Vec<AxisId>,
-    /// Over which it is the attention over a part of the keys.
+    /// The axes over which it is the attention over a part of the keys.
     pub(crate) softmax: Vec<AxisId>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn all_layouts(
         }
         dealt = next;
     }
-    // An attention over a part of the keys is partial in no other way.
+    // The attention over a part of the keys is partial in no other way.
     dealt.retain(|l| l.softmax.is_empty() || (l.sums.is_empty() && l.maxima.is_empty()));
     // A pin on such a value numbers the others as it does.
     dealt.sort_by_key(|l| !l.softmax.is_empty());

@@ -1,15 +1,15 @@
-//! The moves of a value: for each pair of layouts, which collectives lead from the one to the
-//! other, by the definition of each (cost model, section "Collectives"), and the time of the best.
+//! The moves of a value: for each pair of layouts the collectives that lead from one to the other,
+//! by their definitions (cost model, section "Collectives"), and the time of the fastest.
 
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{AxisId, Collective, DimSet, Dtype, Layout, Mesh, MeshShape, Reduction};
 
 use super::layouts::{Written, all_layouts};
 
-/// No way.
+/// The time where there is no way.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Exchanges are in the plan space between no more layouts that the same axes split.
+/// Exchanges are in the plan space where no more layouts than this are split by the same axes.
 const MOST_EXCHANGED: usize = 128;
 
 /// Where a value lies.
@@ -79,7 +79,7 @@ impl Space {
     }
 }
 
-/// Whether each device makes what it wants of what it has.
+/// Whether each device makes its block from what it has, without traffic.
 fn is_local(collective: &Collective) -> bool {
     match collective {
         Collective::Slice { .. } | Collective::ToPartial { .. } => true,
@@ -116,7 +116,7 @@ pub(crate) fn shortest_ways(one_move: &[Vec<u64>]) -> Vec<Vec<u64>> {
     way
 }
 
-/// Every collective that turns one layout into another.
+/// Every collective that leads from one layout to another.
 pub(crate) fn collectives_between(
     shape: MeshShape<'_>,
     (from_layout, from): (Layout, &Written),
@@ -210,7 +210,7 @@ pub(crate) fn collectives_between(
     found
 }
 
-/// The merge that turns one layout into another.
+/// The merges that lead from one layout to another: one at most.
 fn merges_between(from: &Written, to: &Written, statistics: Option<DimSet>) -> Vec<Collective> {
     let Some(statistics) = statistics.filter(|_| is_strict_part(&to.softmax, &from.softmax)) else {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! The time of the cheapest plan, by looking at all of them.
 //!
-//! A plan is read off backwards. A state is what the part of the plan that is already fixed still
-//! wants: values in layouts. The last of these values is fixed next, in every layout in which it
-//! can be made and in every way; since all its readers are fixed, the set of layouts wanted of it
-//! is final, and a value that several readers share is paid once.
+//! Plans are fixed backwards. A state has what the fixed part of a plan still wants: values in
+//! layouts. The last of these values is fixed next, in every layout and in every way in which it
+//! can be made. All its readers are fixed by then, so that the set of layouts in which it is wanted
+//! is final, and a value that several readers share is paid for once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -17,14 +17,14 @@ use super::layouts::{ByName, meets};
 use super::moves::NEVER;
 use super::trees::cheapest_tree;
 
-/// What is said of a program.
+/// The answer for a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Optimum {
     /// The cheapest plan takes this many picoseconds.
     Time(u64),
-    /// No plan takes as little as the `at_most` that was asked about.
+    /// No plan takes at most the `at_most` that was asked about.
     NoPlan,
-    /// More had to be looked at than is allowed.
+    /// More of this had to be looked at than is allowed.
     TooLarge(&'static str),
 }
 
@@ -34,13 +34,13 @@ const MAX_STATES: usize = 200_000;
 /// Sets of layouts looked at for all trees of moves, at most.
 const MAX_SETS: usize = 20_000;
 
-/// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is
-/// made just so.
+/// A kernel whose last ops are fixed. The op that makes `origin` joins it in front, if it is made
+/// in the layout in which the kernel reads it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Kernel {
     origin: usize,
     layout: usize,
-    /// First to last, `(value, which of its fits)`.
+    /// Its ops, first to last: `(value, number of its fit)`.
     chain: Vec<(usize, usize)>,
 }
 
@@ -56,7 +56,7 @@ struct State {
 
 struct Enumeration<'a> {
     facts: &'a Facts<'a>,
-    /// For each value and layout, what a plan that has it takes at least.
+    /// For each value and layout, the least time of having the value in the layout.
     least: Vec<Vec<u64>>,
     /// For each value, it and all that it is made from.
     behind: Vec<u64>,
@@ -66,8 +66,8 @@ struct Enumeration<'a> {
     kernel_times: HashMap<Vec<(usize, usize)>, u64>,
 }
 
-/// The time of the cheapest plan that takes `at_most` so many picoseconds. Without `guided` nothing
-/// is passed over but what has already cost more than that.
+/// The time of the cheapest plan that takes at most `at_most` picoseconds. Without `guided` only
+/// states are passed over that already cost more than that.
 pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Optimum {
     let mut all = Enumeration {
         facts,
@@ -113,8 +113,8 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
 }
 
 impl Enumeration<'_> {
-    /// What a state can become, with what that costs; what costs more than there is `within` for
-    /// may be left out.
+    /// The states that follow a state, each with the time that it adds. States that add more than
+    /// `within` may be left out.
     fn next_states(
         &mut self,
         state: &State,
@@ -174,7 +174,8 @@ impl Enumeration<'_> {
         Ok(next)
     }
 
-    /// The next states in which an op makes a value, alone or in the kernel of who reads it.
+    /// Adds the states that follow where an op makes a value, in a kernel of its own or in that of
+    /// its reader.
     fn with_an_op(
         &mut self,
         id: usize,
@@ -192,11 +193,11 @@ impl Enumeration<'_> {
             }
             let mut child = left.clone();
             let mut chain = vec![(id, fit)];
-            // What scatters in its loop is a kernel alone.
+            // An einsum that scatters in its loop is a kernel alone.
             let scatters =
                 self.facts.fits[id][fit].looped.as_ref().is_some_and(|looped| looped.scatters);
             match take_kernel(&mut child, id) {
-                // A composite that is computed whole is joined by none.
+                // No op joins a composite that is computed whole.
                 Some(kernel)
                     if kernel.layout == made
                         && !scatters
@@ -222,7 +223,7 @@ impl Enumeration<'_> {
         Ok(())
     }
 
-    /// The next states in which a value is the end of an attention that is one kernel.
+    /// Adds the states that follow where a value ends an attention that is one kernel.
     fn with_an_attention(
         &mut self,
         id: usize,
@@ -246,7 +247,7 @@ impl Enumeration<'_> {
         Ok(())
     }
 
-    /// A state with one more result, in each layout that it may have.
+    /// The states that follow where one more result has each layout that its type allows.
     fn with_a_result(&self, state: &State, output: &Output) -> Vec<(u64, State)> {
         let id = output.value.index();
         let space = &self.facts.spaces[id];
@@ -263,7 +264,7 @@ impl Enumeration<'_> {
         next
     }
 
-    /// Notes or checks what a type with a label asks.
+    /// Notes the layout of a label, or checks it against the one that is noted.
     fn label_agrees(
         &self,
         state: &mut State,
@@ -278,8 +279,7 @@ impl Enumeration<'_> {
         *known.get_or_insert_with(|| named.clone()) == named
     }
 
-    /// The time of the moves of a value; [`NEVER`] where they take longer than there is `within`
-    /// for.
+    /// The time of the moves of a value; [`NEVER`] where they take longer than `within`.
     fn moves(
         &mut self,
         id: usize,
@@ -306,8 +306,8 @@ impl Enumeration<'_> {
         *self.kernel_times.entry(chain).or_insert_with_key(|chain| facts.kernel_time(chain))
     }
 
-    /// What a state still has to pay at least: for values that have nothing in common behind them,
-    /// the sum.
+    /// A lower bound on what a state is still to pay: the sum for wanted values that are made from
+    /// nothing in common.
     fn rest(&self, state: &State) -> u64 {
         let mut dearest: HashMap<usize, u64> = HashMap::new();
         for (id, layout) in &state.wanted {
@@ -378,7 +378,7 @@ impl Enumeration<'_> {
                         };
                         made[layouts.result] = made[layouts.result].min(own.saturating_add(apart));
                     }
-                    // Of an attention as one kernel nothing is known from below.
+                    // No lower bound is known for an attention as one kernel.
                     attention_ways(facts, id).iter().for_each(|way| made[way.made] = 0);
                 }
             }

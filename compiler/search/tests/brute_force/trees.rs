@@ -1,5 +1,5 @@
-//! The cheapest moves from one layout of a value to several, each move paid once: a shortest way
-//! through *sets* of layouts that the value is held in.
+//! The cheapest moves from one layout of a value to several, each move paid once: a shortest path
+//! through the *sets* of layouts in which the value is held.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -20,8 +20,8 @@ impl Held {
         self.0[layout / 64] >> (layout % 64) & 1 == 1
     }
 
-    /// The set with a layout and all that it gives for nothing. That loses no plan: to hold more
-    /// costs nothing.
+    /// The set with a layout and all layouts that moves from there reach in no time. No plan is
+    /// lost, since holding more layouts costs nothing.
     fn with(mut self, space: &Space, layout: usize) -> Held {
         for (other, way) in space.way[layout].iter().enumerate() {
             if *way == 0 {
@@ -75,7 +75,7 @@ pub(crate) fn cheapest_tree(
                 continue;
             }
             let now = paid + step;
-            // What the new layout gives for nothing is no nearer than it is itself.
+            // Layouts that moves reach from the new one in no time are no nearer to what is wanted.
             let bound = now.saturating_add(rest(&nearer(&nearest, next)));
             if bound > most {
                 continue;

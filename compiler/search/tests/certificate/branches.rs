@@ -1,4 +1,4 @@
-//! Plans that are divided by what is stored of a weight, or by the layout of a label.
+//! Certificates whose plans are divided by how a weight is stored, or by the layout of a label.
 
 use shard_runtime::Random;
 use shard_search::certificate::{
@@ -10,14 +10,14 @@ use super::forged::accepted;
 use super::made::{SMALL, TIGHT, within_tenths};
 use super::programs::{certificate_of, certificate_within, inputs_on, refused, shown};
 
-/// The plans within some memory, divided by what is stored.
+/// A certificate within some memory, whose plans are divided by what is stored.
 pub(crate) fn divided() -> Certificate {
     let found =
         (4..10).map(within_tenths).find(|certificate| !certificate.layers[0].branches.is_empty());
     found.expect("some memory in which one set of prices is not enough")
 }
 
-/// Two labels, of which each assignment by itself is cheap for some op.
+/// A layer with two labels, where each layout of a label is cheap for some op.
 const LABELS: &str = "mesh x=2, y=2, z=2
 dim B = 64
 dim E = 1024
@@ -27,10 +27,10 @@ layer block(a: bf16 BE?l, w: weight bf16 EF?, u: weight bf16 FE?, c: cache bf16 
   return (einsum(gelu(h), u -> BE) + softmax(a over E), h)
 }";
 
-/// A layer whose plans are divided by the layouts of a label.
+/// A certificate whose plans are divided by the layouts of a label.
 pub(crate) fn divided_by_label() -> Certificate {
     let mut best = certificate_of(inputs_on(SMALL, LABELS));
-    // Whether one set of prices is enough or not: any tree is one.
+    // Any division of the plans is allowed, also where one set of prices is enough.
     if best.layers[0].branches.is_empty() {
         let set = best.layers[0].forms[0][0].clone();
         let leaf = || Branch::Leaf { prices: 0 };
@@ -48,7 +48,7 @@ fn what_one_set_of_prices_does_not_show_of_all_several_show_of_branches() {
     assert!(of.tree.len() >= 3 && of.tree.len() % 2 == 1, "{:?}", of.tree);
     let layer = shown(&best);
     assert_eq!((layer.proof, layer.unshown), (Some(Proof::Certificate), None), "{layer:?}");
-    // Any of the sets alone shows less.
+    // Each set of prices alone shows less.
     for set in &of.prices {
         let mut whole = best.clone();
         (whole.layers[0].branches, whole.layers[0].forms) = (Vec::new(), vec![vec![set.clone()]]);
@@ -74,7 +74,7 @@ fn plans_are_divided_by_the_layouts_of_a_label() {
     assert!(verify_certificate(&divided_by_label().text()).is_ok());
 }
 
-/// Where activations are what does not fit, nothing is left to divide.
+/// Where activations do not fit, the plans are not divided by what is stored.
 #[test]
 fn what_only_the_search_rules_out_is_said_to_be_so() {
     let mut said = 0;
@@ -133,7 +133,7 @@ fn branches_that_do_not_cover_all_plans_are_refused() {
     assert!(refused(&named).contains("and another is named"));
 }
 
-/// Divisions and prices that anybody could make up, of which each is true.
+/// Made-up divisions and prices, each of which shows a true bound.
 #[test]
 fn no_tree_shows_a_bound_above_the_optimum() {
     let mut random = Random::new(31);
@@ -194,7 +194,7 @@ fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
     set
 }
 
-/// A division that is none, and a leaf that is the other's.
+/// A division that leaves plans out, and a leaf of another branch.
 #[test]
 fn leaves_that_change_places_prove_nothing_false() {
     let best = divided();

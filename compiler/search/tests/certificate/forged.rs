@@ -1,6 +1,6 @@
-//! Forgeries by the thousand: every field of a certificate and every word of its plan changed. What
-//! is still accepted must be true: a plan that is proven takes what the best plan of the inputs
-//! takes, found anew.
+//! Thousands of forgeries: every field of a certificate and every word of its plan is changed. What
+//! is still accepted must be true: a plan that is proven takes as long as the best plan of the
+//! inputs, which is searched for anew.
 
 use serde_json::Value;
 use shard_check::{CheckOptions, check_source};
@@ -11,8 +11,8 @@ use shard_search::{LowerOptions, lower};
 
 use super::programs::{RESIDUAL, certificate};
 
-/// Values shared and not, ops of every kind that prices tell apart, a composite in pieces, a label,
-/// a pin, two layers.
+/// Layers with shared values, ops of every kind that prices tell apart, a composite in pieces, a
+/// label and a pin, and a layer that calls another.
 const OTHERS: [&str; 3] = [
     "mesh x=4
 dim B = 64
@@ -43,7 +43,7 @@ layer f(v: bf16 B_xE) -> bf16 B_xE {
 }",
 ];
 
-/// What a called layer reads whole is moved in that layer.
+/// A value that a called layer reads whole is moved in that layer.
 const MOVED_IN_A_CALL: &str = "mesh x=4
 dim B = 64
 dim E = 128
@@ -67,8 +67,8 @@ fn a_move_is_in_the_layers_of_its_reader() {
     assert!(verify_certificate(&best.text()).expect("true")[0].is_proven());
 }
 
-/// What the best plan of a layer takes with the inputs of a certificate, in picoseconds; none where
-/// there is no plan.
+/// The time of the best plan of a layer with the inputs of a certificate, in picoseconds; `None`
+/// where there is no plan.
 fn optimum(certificate: &Certificate, layer: &str) -> Option<u64> {
     let inputs = &certificate.inputs;
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
@@ -86,7 +86,7 @@ fn optimum(certificate: &Certificate, layer: &str) -> Option<u64> {
     lower(program, &chip, &options).ok().map(|lowered| lowered.optimality.cost.0)
 }
 
-/// Whether a file is accepted; what it then says must be true.
+/// Whether a file is accepted; asserts that what it then says is true.
 pub(crate) fn accepted(text: &str, what: &str) -> bool {
     let Ok(verified) = verify_certificate(text) else { return false };
     let certificate: Certificate = serde_json::from_str(text).expect("it was read");
@@ -105,7 +105,7 @@ pub(crate) fn accepted(text: &str, what: &str) -> bool {
     true
 }
 
-/// The places of all leaves, and of what holds them.
+/// The places of all leaves of a document, and of all arrays and objects.
 fn places(value: &Value, at: String, out: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -158,14 +158,14 @@ fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Changes every field that is no price, and every so many prices; says how many forgeries there
-/// were, and how many hold.
+/// Changes every field that is no price, and some of the prices. Returns the number of forgeries,
+/// and of those that are accepted.
 fn change_every_field(best: &Certificate) -> (usize, usize) {
     let (mut tried, mut held) = (0, 0);
     let whole: Value = serde_json::from_str(&best.text()).expect("JSON");
     let mut all = Vec::new();
     places(&whole, String::new(), &mut all);
-    // Prices are many and alike: tampered.rs makes up thousands of them.
+    // There are many prices, all alike, of which tampered.rs makes up thousands.
     let is_price = |place: &String| place.contains("/paid/");
     let prices: Vec<&String> = all.iter().filter(|p| is_price(p)).collect();
     let step = prices.len() / 60 + 1;
@@ -207,8 +207,7 @@ fn no_changed_field_of_branches_or_of_forms_bounded_together_proves_anything_fal
     assert!(tried > 2000 && held > 0, "{tried} {held}");
 }
 
-/// Words of a text: runs of letters, digits and underscores, and single signs; blanks and line ends
-/// stay where they are.
+/// The words of a text: runs of letters, digits and underscores, single signs, and single blanks.
 fn words(text: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -255,8 +254,8 @@ fn no_changed_word_of_a_plan_proves_anything_false() {
                         "word {at}, `{}`, as {changed:?}\n{}",
                         all[at], forged.layers[l].plan
                     );
-                    // What the plan takes is not what has to be found out here: the forger says it
-                    // right.
+                    // The forger states the right time of the forged plan, since another test is
+                    // about that.
                     held += usize::from(accepted(&forged.text(), &what));
                     let says = shard_ir::text::parse(&forged.layers[l].plan);
                     if let Some(plan) = says.ok().filter(|p| p.len() == 1).map(|mut p| p.remove(0))
@@ -276,8 +275,8 @@ fn no_changed_word_of_a_plan_proves_anything_false() {
     assert!(tried > 5000);
 }
 
-/// A plan says which value of the source an instruction is, and in which layers; a reader goes by
-/// that.
+/// A plan names the value of the source that each instruction makes, and its layers; readers rely
+/// on that.
 #[test]
 fn names_that_are_not_those_of_the_values_are_refused() {
     let best = certificate(OTHERS[1]);

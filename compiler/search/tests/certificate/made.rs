@@ -1,4 +1,4 @@
-//! Certificates as they are made.
+//! Certificates that the search makes, which the checker accepts.
 
 use shard_runtime::Random;
 use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
@@ -72,7 +72,7 @@ fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
         let layers = verify_certificate(&with.text()).expect("a certificate");
         assert_eq!(layers[0].proof, Some(Proof::Certificate));
         assert!(layers[0].cost < verified(&source)[0].cost, "loops hide what is sent");
-        // Of a space without loops it says nothing.
+        // It proves nothing about a plan space without loops.
         let mut without = with.clone();
         without.inputs.fuse = false;
         let error = verify_certificate(&without.text()).expect_err("no such plan").message;
@@ -309,7 +309,7 @@ layer mlp(x: bf16 B_xyE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 
   return y
 }";
 
-/// The certificate of the best plan that fits in so many tenths of what the fastest needs.
+/// The certificate of the best plan that fits in so many tenths of the memory of the fastest.
 pub(crate) fn within_tenths(tenths: u64) -> Certificate {
     let fastest = certificate_of(inputs_on(SMALL, TIGHT));
     let plan = &shard_ir::text::parse(&fastest.layers[0].plan).expect("a plan")[0];
@@ -332,7 +332,7 @@ fn what_fits_in_memory_is_bounded_among_what_fits() {
     }
 }
 
-/// What an op holds leaves no room for ways that would be faster, which no price says.
+/// Faster ways do not fit because of what an op holds, which prices do not know.
 const NO_ROOM: &str = "mesh x=8, y=4
 dim B = 16
 dim E = 4096
@@ -343,8 +343,8 @@ layer f(x: bf16 BE?, w0: weight bf16 EF?, w1: weight bf16 FG?, w2: weight bf16 G
   return gelu(einsum(einsum(h, w1 -> BG), w2 -> BF))
 }";
 
-/// Grouped queries with a label. What prices of its best form come to hangs on the order of the
-/// operands of its einsums, where branches are of what does not fit alone.
+/// Grouped queries with a label. The bound by prices of its best form depends on the order of the
+/// operands of its einsums, if plans are divided only by what does not fit.
 const GROUPED: &str = "mesh x=3, y=2
 dim I = 1536
 dim Z = 24
@@ -359,8 +359,8 @@ layer f(a: bf16 IZ?l, q: weight bf16 ITKQ?, k: weight bf16 ITQ?, v: weight bf16 
   return t + einsum(r, o -> ZI)
 }";
 
-/// A cache with a label, which there is no room to store whole: no layout of the label is whole, as
-/// its memory alone says.
+/// A cache with a label that does not fit whole, so that its memory alone rules out the whole
+/// layout of the label.
 const LABELLED_CACHE: &str = "mesh x=4
 dim B = 32
 dim L = 1
@@ -407,8 +407,8 @@ fn a_search_within_memory_calls_no_plan_proven_by_prices_that_the_check_does_not
     assert!(by_prices >= 3 && by_search >= 2, "{by_prices} {by_search}");
 }
 
-/// Phases with caches that bear labels. What has no room in one memory, or with a label, is read by
-/// both phases and stored in the memory of each.
+/// Phases with caches that bear labels. Layouts that do not fit in one memory, or with a label, are
+/// those of parameters that both phases read and store.
 const SERVED: &str = "mesh x=16, y=16
 dim B = 16
 dim L = 1

@@ -1,4 +1,4 @@
-//! Source text to certificates, and the programs of these tests.
+//! Makes certificates of source text, and has the programs of these tests.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -95,7 +95,7 @@ pub(crate) fn lowered(inputs: &Inputs) -> Option<Lowered> {
     lower(&checked.programs[0], &chip, &LowerOptions::default()).ok()
 }
 
-/// What a certificate shows of its first layer.
+/// What the checker says of the first layer of a certificate.
 pub(crate) fn shown(certificate: &Certificate) -> Verified {
     verify_certificate(&certificate.text()).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }

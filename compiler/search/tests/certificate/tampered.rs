@@ -1,4 +1,4 @@
-//! Certificates that somebody has changed: whatever is changed, nothing false is proven.
+//! Certificates that somebody has changed. Whatever is changed, nothing false is proven.
 
 use shard_runtime::Random;
 use shard_search::certificate::{
@@ -15,7 +15,7 @@ fn changed(change: impl FnOnce(&mut Certificate)) -> String {
     refused(&certificate)
 }
 
-/// Prices that anybody could make up.
+/// Made-up prices.
 fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
     let price = |random: &mut Random| match random.index(4) {
         0 => 0,
@@ -67,8 +67,8 @@ fn no_prices_prove_a_worse_plan_best() {
 fn no_prices_show_a_bound_above_the_optimum() {
     let (mut worse, optimum) = with_a_worse_plan();
     worse.layers[0].proof = Claim::None;
-    // The bound claimed is above the optimum, so every set of prices is worked out in full, and
-    // says its own.
+    // The claimed bound is above the optimum, so that every set of prices is worked out in full,
+    // and the message tells what each shows.
     worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
     let prices = worse.layers[0].forms[0][0].clone();
     let mut random = Random::new(11);
@@ -178,7 +178,7 @@ fn other_inputs_make_another_claim() {
 fn a_changed_plan_is_refused() {
     let certificate = certificate(RESIDUAL);
     let plan = certificate.layers[0].plan.clone();
-    // Every line left out, and every line with another one's text.
+    // Each line is left out, or has the text of another one.
     let lines: Vec<&str> = plan.lines().collect();
     for i in 0..lines.len() {
         let mut changed = certificate.clone();
@@ -240,7 +240,7 @@ fn an_op_that_calls_itself_a_piece_of_a_composite_is_refused() {
     }
 }
 
-/// What the layer writes out is no composite, even if it is what a composite would be.
+/// Ops that the layer writes out are no composite, even if they compute what a composite would.
 #[test]
 fn a_norm_that_is_written_out_is_not_taken_for_a_norm_in_pieces() {
     let written = "mesh x=4\ndim B = 64\ndim E = 4096\nlayer f(a: f32 BE_x) -> f32 BE_x {
@@ -338,7 +338,7 @@ fn phases_that_do_not_store_alike_or_are_not_all_there_are_refused() {
     }
 }
 
-/// What bounds plans that fit in a memory bounds none in another.
+/// A bound on the plans that fit in one memory does not hold for another memory.
 #[test]
 fn another_memory_is_another_claim() {
     let best = within_tenths(8);
@@ -359,7 +359,7 @@ fn made_up_side_prices_show_no_bound_above_the_optimum() {
     let mut best = within_tenths(8);
     let optimum = best.layers[0].cost_ps;
     best.layers[0].proof = Claim::None;
-    // Never what the prices show: so the check says what they do.
+    // Prices never show this bound, so that the message tells what they show.
     best.layers[0].lower_bound_ps = u64::MAX;
     // Of all plans at once, and not of branches.
     let set = match std::mem::take(&mut best.layers[0].branches).as_slice() {

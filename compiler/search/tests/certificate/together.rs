@@ -54,8 +54,8 @@ fn chip() -> Hardware {
     Hardware::parse(CHIP).expect("a chip")
 }
 
-/// The certificate of a program whose forms are bounded together where there are more than so many;
-/// and what its best plan takes, all forms looked at one by one.
+/// The certificate of a program whose forms are bounded together if they are more than `forms`; and
+/// the time of its best plan, where all forms are looked at one by one.
 fn with_forms(source: &str, forms: usize) -> (Certificate, u64) {
     let (inputs, chip) = (inputs_on(CHIP, source), chip());
     let program = program(&inputs);
@@ -110,7 +110,7 @@ fn a_bound_on_all_forms_together_is_one_on_each() {
     assert!(tried >= 15 && proven * 4 >= tried * 3 && apart >= 5, "{tried} {proven} {apart}");
 }
 
-/// Prices that anybody could make up.
+/// Made-up prices.
 fn made_up(random: &mut Random, readers: &mut [ReaderPrices]) {
     let price = |random: &mut Random| match random.index(4) {
         0 => 0,
@@ -153,7 +153,7 @@ fn no_prices_of_many_forms_show_a_bound_above_the_optimum() {
                     together.alternatives.retain(|_| random.index(2) == 0);
                 }
             }
-            // The bound claimed is no bound, so that the message says what is shown.
+            // The claimed bound is false, so that the message tells what is shown.
             let message = refused(&forged);
             let shown = message
                 .strip_prefix("the prices show a bound of ")
@@ -209,15 +209,15 @@ fn prices_of_a_form_are_of_no_other() {
     let bare =
         changed(&|c| of(c).prices = PriceSet { scale: of(c).prices.scale, ..PriceSet::default() });
     assert!(refused(&bare).contains("the prices show a bound of"));
-    // Prices of one by one beside prices of all.
+    // Prices of single forms stand beside prices of all forms together.
     let both = changed(&|c| c.layers[0].forms = vec![vec![PriceSet::default()]]);
     assert!(refused(&both).contains("0 forms of the program, and prices for 1"));
     let neither = changed(&|c| c.layers[0].together = None);
     assert!(refused(&neither).contains("the prices show a bound of"));
 }
 
-/// What crosses the border of a cluster has the prices of the solved form, whatever is chosen in
-/// it.
+/// Values that cross the border of a cluster have the prices of the solved form, whatever is chosen
+/// in the cluster.
 #[test]
 fn an_alternative_has_no_prices_of_its_own_for_those_outside() {
     let (best, _) = with_forms(&latent(2), 1);

@@ -12,12 +12,12 @@ pub(crate) fn attention(seed: u64) -> String {
 /// of keys, Q and R widths of keys, D that of values, N that of what a product makes of them.
 struct Attention {
     random: Random,
-    /// Which of these the queries have beside their width.
+    /// The dims that queries have besides their width.
     rows: String,
     given: Vec<String>,
     /// The dim of the keys.
     keys: char,
-    /// Whether keys and values are joined of two.
+    /// Whether keys and values are joined from two parts each.
     joined: bool,
     /// The positions of queries.
     queries: u64,
@@ -32,7 +32,7 @@ impl Attention {
         let joined = random.index(2) == 0;
         let (mesh, axes) = [("x=2", "x"), ("x=4", "x"), ("x=2, y=2", "xy")][random.index(3)];
         let keys = if joined { 'U' } else { 'S' };
-        // As many as keys, where there are no others beside them.
+        // As many queries as keys, now and then, if they have no heads.
         let queries = if rows.len() < 3 && random.index(2) == 0 { 64 } else { 4 };
         Attention { random, rows, given: Vec::new(), keys, joined, queries, mesh, axes }
     }
@@ -60,7 +60,7 @@ impl Attention {
         on.concat()
     }
 
-    /// Of what the queries have, what keys have as well: sequences and heads, or fewer.
+    /// The dims that keys share with queries: sequences and heads, or fewer.
     fn shared(&mut self) -> String {
         let random = &mut self.random;
         self.rows.chars().filter(|dim| "BH".contains(*dim) && random.index(4) > 0).collect()
@@ -73,7 +73,7 @@ impl Attention {
             self.parameter(name, &format!("{shared}S{width}"));
             return name.to_string();
         }
-        // The prefix may lack what the others have, or the other way round.
+        // One of the two parts may lack dims that the other has.
         let other = self.shared();
         self.parameter(name, &format!("{shared}S{width}"));
         self.parameter(&format!("{name}t"), &format!("{other}T{width}"));
@@ -136,7 +136,7 @@ impl Attention {
             }
             3 => (format!("sum(o over {width})"), rows.clone()),
             4 => ("tanh(o)".to_string(), out),
-            // What the attention reads is read by an op that joins it, too.
+            // An op that joins the kernel reads what the attention reads, too.
             5 if width == 'Q' => ("q + o".to_string(), out),
             _ => ("o".to_string(), out),
         };

@@ -1,6 +1,6 @@
-//! Numbers that look random, the same on every machine.
+//! Pseudo-random numbers, the same on every machine.
 
-/// Numbers that look random.
+/// A source of pseudo-random numbers.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -5,7 +5,7 @@ use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
 
-/// The chip of so many FLOP/s and bytes of memory a second.
+/// The chip with so many FLOP/s and bytes of memory traffic a second.
 pub(crate) fn chip(flops: &str, bandwidth: &str) -> Hardware {
     let text = format!(
         "name = \"kernels\"\n[chip]\nflops = {{ f32 = {flops}, bf16 = {flops} }}\n\

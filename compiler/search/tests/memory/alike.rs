@@ -1,4 +1,5 @@
-//! Many weights that are alike, where memory has room to store some of them so that less is moved.
+//! Many weights that are alike, where memory has room to store only some of them so that less is
+//! moved.
 
 use std::fmt::Write;
 
@@ -79,7 +80,7 @@ fn stack(blocks: usize) -> String {
 #[test]
 #[ignore = "slow: forty blocks in memory for hardly more than their weights"]
 fn a_large_stack_has_a_plan_in_little_more_memory_than_its_weights_take() {
-    // Few branches and no trials: what the first search finds on its way.
+    // With few branches and no trials the plan is the one that the first search finds on its way.
     let few = Limits { branches: 1, trials: false, ..Limits::default().part(8) };
     let options = LowerOptions { limits: few, ..LowerOptions::default() };
     let chip = Hardware::built_in("h100").expect("a chip").with_memory_limit(1_500_000_000);

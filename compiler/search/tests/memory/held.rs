@@ -1,4 +1,4 @@
-//! What ops, moves and layers hold beside what they store.
+//! What ops, moves and layers hold besides what is stored.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -91,8 +91,8 @@ layer f(h: bf16 BE, table: weight bf16 VE?, w: weight bf16 EF?) -> (a: bf16 BV, 
     }
 }
 
-/// A faster plan that seems to fit does not, and was kept in place of one that does: at every limit
-/// between what the best plan needs and what that one needs.
+/// A faster plan that seems to fit and does not was once kept in place of one that fits, at every
+/// limit between the memory of the best plan and that of the faster one.
 #[test]
 fn a_plan_that_only_seems_to_fit_hides_none_that_does() {
     const OPEN: &str = "mesh x=2, y=8
@@ -180,8 +180,8 @@ fn a_plan_of_several_dear_steps_is_found_where_no_other_has_room() {
     }
 }
 
-/// Layers whose fastest plans would fit but for what is there beside a value while it is moved to
-/// what reads it, or several times behind the op that makes it.
+/// Layers whose fastest plans do not fit because of what is held beside a value while it is moved
+/// to its reader, or moved several times behind the op that makes it.
 const MOVED: [(&str, &str, u64, u64); 2] = [
     (
         "tpu-v5p",
@@ -239,8 +239,8 @@ layer f(x: bf16 BE_x, w0: weight bf16 EF_y, w1: weight bf16 E_xF, w2: weight bf1
 }
 ";
 
-/// A search of the whole space passed a plan over, left others out for it, and 37.17 us were proven
-/// when a plan that takes as long as what was left was found straight ahead.
+/// A search of the whole space once passed over a plan that had kept others from being looked at,
+/// and took 37.17 us for proven when a plan of that time was found straight ahead.
 #[test]
 fn a_plan_found_straight_ahead_behind_one_passed_over_is_no_proof() {
     let program = program(PRODUCTS);
@@ -266,8 +266,8 @@ layer f(x: bf16 BE?, w: weight host bf16 EF) -> bf16 BF_x {
 }
 ";
 
-/// What the host had cut was counted as memory of the device, beside what is fetched of it, and it
-/// was said to be proven that no plan fits.
+/// The parts of a weight that the host had cut were once counted as memory of the device, so that
+/// it was said to be proven that no plan fits.
 #[test]
 fn a_weight_that_the_host_cuts_takes_no_memory_before_it_is_fetched() {
     let text = |hbm_bytes: u64| {

@@ -1,4 +1,4 @@
-//! Plans that are found where a limit would end the search.
+//! Plans that are found although a limit ends the first search.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -33,8 +33,8 @@ fn where_one_plan_after_another_is_too_large_one_that_fits_is_found_beside_small
     }
 }
 
-/// A search that a limit ended tries parameters in the layouts of its plan, and takes what is
-/// faster: it found 110.6 us before.
+/// After a limit has ended a search, trials hold parameters in the layouts of its plan and find a
+/// faster one. Without them the plan took 110.6 us.
 #[test]
 fn what_the_help_of_a_bounded_plan_says_to_store_gives_that_plan_with_a_proof() {
     let program = program(OPEN);
@@ -73,7 +73,7 @@ fn sizes_that_fit_only_when_they_are_rounded_end_the_search() {
         panic!("{:?}", checked.diagnostics);
     }
     let program = &checked.programs[0];
-    // There are more ways of filling it than are looked at.
+    // There are more ways of filling the memory than branches.
     let limits = Limits { branches: 200, ..Limits::default() };
     let options = LowerOptions { limits, ..LowerOptions::default() };
     let fastest = lower(program, &chip(1 << 40), &options).expect("a plan");

@@ -1,4 +1,4 @@
-//! Plans fit in memory, or there is none.
+//! Plans within memory.
 
 mod alike;
 mod held;

@@ -1,4 +1,4 @@
-//! What is proven within memory, against searches of another kind.
+//! What is proven within memory, compared with searches of another kind.
 
 use shard_ir::{Def, LayoutPattern, Program};
 use shard_search::{LowerError, LowerOptions, Lowered, Status, least_kept, lower};

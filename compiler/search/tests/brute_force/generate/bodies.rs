@@ -24,8 +24,9 @@ impl Maker {
         }
     }
 
-    /// A weight in blocks, a scale for each; or almost: a scale of what is not summed, or one that
-    /// is no weight, or a weight in as many bits as what it is multiplied with.
+    /// A product with a weight in blocks and its scales, or one that differs a little: the scales
+    /// have a dim that is not summed, or are no weight, or the weight has as many bits as the other
+    /// factor.
     pub(super) fn body_with_scales(&mut self) {
         let [a, block, within, out, next] = [0, 1, 2, 3, 4].map(DimId);
         let mut x = self.parameter(vec![a, block, within], Dtype::Bf16);
