@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use shard_ir::{Layout, Program};
+use shard_ir::{Layout, Program, never};
 
 use super::dives::{A_DIVE_GOES_UP_BY, Dives};
 use super::progress::Progress;
@@ -68,19 +68,22 @@ impl<'a> Lowering<'a> {
         let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
         // The least bound comes first; where bounds are equal what is nearest to a plan, then what
         // came first.
-        let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> = first_bounds
+        let mut open: BinaryHeap<Reverse<(u64, Turn, usize)>> = first_bounds
             .into_iter()
             .enumerate()
-            .map(|(form, bound)| Reverse((bound, Turn::Form, form, 0)))
+            .map(|(form, bound)| Reverse((bound, Turn::Form, form)))
             .collect();
         let mut explored: BTreeMap<usize, Explored> = BTreeMap::new();
         let mut branches: Vec<Option<PendingBranch>> = Vec::new();
         let mut progress = Progress::default();
-        while let Some(Reverse((bound, turn, at, _))) = open.pop() {
+        while let Some(Reverse((bound, turn, at))) = open.pop() {
             self.limits.stop.check_asked()?;
             let form = match turn {
                 Turn::Form => at,
-                Turn::Branch => branches[at].as_ref().map_or(0, |pending| pending.form),
+                Turn::Branch => match &branches[at] {
+                    Some(pending) => pending.form,
+                    None => never!("a branch is looked at twice", continue),
+                },
             };
             if self.is_beaten(bound, rewritten[form]) {
                 self.best.ties_cut |= !rewritten[form] && self.known() == Some(bound);
@@ -91,7 +94,9 @@ impl<'a> Lowering<'a> {
             self.limits.stop.check()?;
             let next = match turn {
                 Turn::Form => {
-                    let Some(kernels) = take(form) else { continue };
+                    let Some(kernels) = take(form) else {
+                        never!("a form gets prices twice", continue)
+                    };
                     if self.like.rules_out(&kernels.program) {
                         continue;
                     }
@@ -112,7 +117,7 @@ impl<'a> Lowering<'a> {
                     let (Some(pending), Some(explored)) =
                         (branches[at].take(), explored.get_mut(&form))
                     else {
-                        continue;
+                        never!("a branch of a form without prices", continue)
                     };
                     self.best.rewritten = rewritten[form];
                     self.look_at(pending, explored, bound)?
@@ -120,12 +125,12 @@ impl<'a> Lowering<'a> {
             };
             for pending in next {
                 if let Some(own) = pending.branch.bound() {
-                    open.push(Reverse((own.max(bound), Turn::Branch, branches.len(), 0)));
+                    open.push(Reverse((own.max(bound), Turn::Branch, branches.len())));
                     branches.push(Some(pending));
                 }
             }
         }
-        // Where nothing was searched without bounds, prices rule out all that is left.
+        // Where plans were searched in dives alone, prices rule out all other plans.
         if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
         }
