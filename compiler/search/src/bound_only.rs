@@ -13,7 +13,7 @@ use crate::lower::within_limits;
 use crate::many_forms::narrowed;
 use crate::memory::DeviceMemory;
 use crate::relax::{Setting, Wanted, all_plans};
-use crate::{LowerError, LowerOptions, TIME_LIMIT};
+use crate::{LowerError, LowerOptions, SearchLimit};
 
 /// A lower bound on all plans of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ pub fn lower_bound(
         time: Picoseconds(time),
         least_kept,
         none_fits,
-        stopped_by: limit.map(str::to_owned),
+        stopped_by: limit.map(|limit| limit.to_string()),
     })
 }
 
@@ -67,7 +67,7 @@ fn of_all_forms(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<(u64, Option<&'static str>), LowerError> {
+) -> Result<(u64, Option<SearchLimit>), LowerError> {
     let (priced, limits) = (&*options.priced_by(hardware), &options.limits);
     let saturated = Saturated::new(program, options.strict || program.strict, limits);
     if let Some(choices) = saturated.choices(limits)
@@ -102,7 +102,7 @@ fn of_all_forms(
             Ok(None) => {}
             Err(LowerError::OutOfTime) => {
                 let of_cut = cut.map_or(least, |(of_cut, _)| of_cut);
-                return Ok((of_cut.min(least), Some(TIME_LIMIT)));
+                return Ok((of_cut.min(least), Some(SearchLimit::Time)));
             }
             Err(other) => return Err(other),
         }

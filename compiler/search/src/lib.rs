@@ -31,6 +31,7 @@ mod forced;
 mod in_pieces;
 mod kernel;
 mod labels;
+mod limit;
 mod logical;
 mod lower;
 mod many_forms;
@@ -62,11 +63,11 @@ pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, OrderSavings, Unasked, order_savings};
 pub use bound_only::{LowerBound, lower_bound};
 pub use forced::{Allowed, Forced};
+pub use limit::{MEMORY_LIMIT, SearchLimit};
 pub use overlapped::{OverlapBound, Overlapped, overlap_bound};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 pub use pins::pins_that_cost;
 pub use relax::factors::SearchCache;
-pub use search::MEMORY_LIMIT;
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
 pub use stored::{open_parameters, stored_as_in};
@@ -294,7 +295,7 @@ pub enum LowerError {
     #[error("the search reached its limit of {count} {limit}")]
     Limit {
         /// What was counted.
-        limit: &'static str,
+        limit: SearchLimit,
         /// How many are allowed.
         count: usize,
     },

@@ -24,10 +24,9 @@ use crate::kernel::Kernels;
 use crate::logical::Form;
 use crate::memory::{Scopes, needed};
 use crate::relax::{Question, Whole};
-use crate::search::MEMORY_LIMIT;
 use crate::space::maxima;
 use crate::{
-    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT,
+    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, SearchLimit, Stats, Status,
 };
 pub(crate) use fitting::Fitting;
 pub(crate) use known::{KnownForms, better_than};
@@ -201,7 +200,7 @@ pub(crate) fn within_limits(program: &Program, limits: &Limits) -> Result<(), Lo
         known.insert(sizes, count);
         all = all.saturating_add(count);
         if all > limits.layouts {
-            return Err(LowerError::Limit { limit: "layouts", count: limits.layouts });
+            return Err(LowerError::Limit { limit: SearchLimit::Layouts, count: limits.layouts });
         }
     }
     Ok(())
@@ -274,9 +273,9 @@ struct Best {
     frontier: Option<u64>,
     /// No plan takes less than this that was left out where a limit ended a search.
     open_bound: Option<u64>,
-    stopped_by: Option<&'static str>,
+    stopped_by: Option<SearchLimit>,
     /// The limit that left forms out, and a bound on their plans.
-    cut: Option<(&'static str, u64)>,
+    cut: Option<(SearchLimit, u64)>,
     /// Whether prices ruled out forms that were not looked at one by one.
     apart: bool,
     /// Whether the form that is searched now is another than the one written.
@@ -293,7 +292,7 @@ struct Best {
 
 impl Best {
     /// Notes that plans are left out which take `bound` or more, since a limit ended the search.
-    fn leave(&mut self, bound: u64, limit: &'static str) {
+    fn leave(&mut self, bound: u64, limit: SearchLimit) {
         self.stopped_by = self.stopped_by.or(Some(limit));
         self.open_bound = lower_of(self.open_bound, bound);
     }
@@ -387,7 +386,7 @@ impl<'a> Lowering<'a> {
             (Ok(()), _) => {}
             // The plans that are left take no less than those that came next.
             (Err(LowerError::OutOfTime), Some(next)) if self.best.plan.is_some() => {
-                self.best.stopped_by = Some(TIME_LIMIT);
+                self.best.stopped_by = Some(SearchLimit::Time);
                 self.best.open_bound = lower_of(self.best.open_bound, next);
             }
             (Err(other), _) => return Err(other),
@@ -406,7 +405,7 @@ impl<'a> Lowering<'a> {
     fn lowered(self, written: Option<&Program>) -> Result<Lowered, LowerError> {
         let mut best = self.best;
         if let Some(missed) = best.missed {
-            best.leave(missed, MEMORY_LIMIT);
+            best.leave(missed, SearchLimit::Memory);
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
             // That no plan fits is known only where no form was left out.
@@ -446,7 +445,7 @@ impl<'a> Lowering<'a> {
                 None => open_bound,
             }),
             price_bound: price_bound.map(|root| Picoseconds(root.min(floor))),
-            stopped_by: stopped_by.map(str::to_owned),
+            stopped_by: stopped_by.map(|limit| limit.to_string()),
             proof,
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,

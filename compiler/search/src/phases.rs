@@ -15,7 +15,7 @@ use crate::lower::{KnownForms, fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
 use crate::stored::{is_open, stored, with_stored};
 use crate::{
-    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, lower,
+    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, SearchLimit, Status, lower,
 };
 use side_by_side::side_by_side;
 
@@ -67,7 +67,7 @@ impl StoredLayouts {
     }
 
     /// The same where a limit ended the search for a better one.
-    fn stopped_by(mut self, limit: &str) -> StoredLayouts {
+    fn stopped_by(mut self, limit: SearchLimit) -> StoredLayouts {
         self.request.stopped_by = Some(limit.to_string());
         self
     }
@@ -116,7 +116,7 @@ pub fn share_weights(
         // Layouts that are best for each phase are best for all.
         StoredLayouts::of(programs, own[0].clone(), alone.clone())
     } else {
-        match of_any_size.best_of_own(&alone, &alone, "phases") {
+        match of_any_size.best_of_own(&alone, &alone, SearchLimit::Phases) {
             // The layouts of one phase cost the others nothing: no layouts are better.
             Ok(best) if best.request.status == Status::Proven => best,
             Ok(best) => of_any_size.best_of_all(Some(best))?,
@@ -245,7 +245,7 @@ impl Phases<'_> {
                 }
                 Ok(None) | Err(LowerError::Unreachable { .. }) => None,
                 Err(LowerError::Limit { limit, .. }) => Some(limit),
-                Err(LowerError::OutOfTime) if known.is_some() => Some(TIME_LIMIT),
+                Err(LowerError::OutOfTime) if known.is_some() => Some(SearchLimit::Time),
                 Err(other) => return Err(other),
             };
         match (known, limit) {
@@ -262,7 +262,7 @@ impl Phases<'_> {
         &self,
         fastest: &[Lowered],
         own: &[Lowered],
-        limit: &str,
+        limit: SearchLimit,
     ) -> Result<StoredLayouts, LowerError> {
         let mut best: Option<(Vec<Layout>, Vec<Lowered>)> = None;
         let own_layouts: Vec<Vec<Layout>> =

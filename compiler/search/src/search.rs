@@ -40,15 +40,14 @@ use crate::relax::Guide;
 use crate::space::Space;
 use crate::steiner::{KnownRows, Steiner};
 use crate::table::{LayoutId, Tables};
-use crate::{Limits, LowerError, TIME_LIMIT};
+use crate::{Limits, LowerError, SearchLimit};
 use draft::Draft;
 use guided::Guided;
-pub use states::MEMORY_LIMIT;
+pub(crate) use states::MANY_ARRIVALS;
 use states::{
     Arrival, Arrivals, DIVE_AFTER, DIVE_AGAIN, MAX_TOO_LARGE, OpenStates, Pick, Run, State, Want,
     WayToSettle,
 };
-pub(crate) use states::{EXPANSIONS, MANY_ARRIVALS};
 use trees::KnownTrees;
 use ways::WaysToSettle;
 
@@ -86,7 +85,7 @@ pub(crate) struct FoundPlans {
     /// The bound of the first state in which the layouts of all labels and results were decided.
     pub(crate) root_bound: Picoseconds,
     /// The limit that ended the search; `None` where it ended by itself.
-    pub(crate) stopped_by: Option<&'static str>,
+    pub(crate) stopped_by: Option<SearchLimit>,
     /// Not all plans that tie were compared.
     pub(crate) ties_cut: bool,
 }
@@ -302,7 +301,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         if run.goals.is_empty() && run.may_have_missed(least, time) {
-            run.stopped_by = Some(MEMORY_LIMIT);
+            run.stopped_by = Some(SearchLimit::Memory);
         }
         run.goals.push(number);
         Ok(())
@@ -328,7 +327,7 @@ impl<'a> Search<'a> {
         }
         let known = *run.lower_bound.get_or_insert(least);
         if run.may_have_missed(known, run.states[goal].cost.time) {
-            run.stopped_by = Some(MEMORY_LIMIT);
+            run.stopped_by = Some(SearchLimit::Memory);
         }
         run.ties_cut = true;
         run.goals.push(goal);
@@ -369,7 +368,8 @@ impl<'a> Search<'a> {
         if !(out_of_time || run.expansions > limits.expansions) || !run.goals.is_empty() {
             return Ok(false);
         }
-        run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
+        run.stopped_by =
+            Some(if out_of_time { SearchLimit::Time } else { SearchLimit::Expansions });
         let least = *run.lower_bound.get_or_insert(time);
         self.missed = self.missed.or(self.memory.map(|_| least));
         let goal = self.straight_ahead(run, number, pick)?;
@@ -441,16 +441,18 @@ impl<'a> Search<'a> {
         if run.goals.is_empty() {
             return Err(match stopped_by {
                 _ if run.too_large > MAX_TOO_LARGE => {
-                    LowerError::Limit { limit: MEMORY_LIMIT, count: MAX_TOO_LARGE }
+                    LowerError::Limit { limit: SearchLimit::Memory, count: MAX_TOO_LARGE }
                 }
-                Some(TIME_LIMIT) => LowerError::OutOfTime,
-                Some(_) => LowerError::Limit { limit: EXPANSIONS, count: limits.expansions },
+                Some(SearchLimit::Time) => LowerError::OutOfTime,
+                Some(_) => {
+                    LowerError::Limit { limit: SearchLimit::Expansions, count: limits.expansions }
+                }
                 None => self.unreachable(),
             });
         }
-        self.missed = self.missed.filter(|_| stopped_by == Some(MEMORY_LIMIT));
+        self.missed = self.missed.filter(|_| stopped_by == Some(SearchLimit::Memory));
         if self.approximate && stopped_by.is_none() {
-            stopped_by = Some("wanted layouts of one value");
+            stopped_by = Some(SearchLimit::WantedLayouts);
         }
         let solutions = run
             .goals

@@ -22,7 +22,7 @@ use crate::relax::{Region, Setting};
 use crate::rules::inside::MovesInside;
 use crate::rules::moves::Movable;
 use crate::timeless::timeless;
-use crate::{Limits, LowerError};
+use crate::{Limits, LowerError, SearchLimit};
 
 /// A value in a layout, which is what an e-class stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -158,7 +158,7 @@ impl Space {
         region: Option<Region>,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
-        let too_many = LowerError::Limit { limit: "e-nodes", count: limits.nodes };
+        let too_many = LowerError::Limit { limit: SearchLimit::Nodes, count: limits.nodes };
         let context = Context::new(kernels, hardware, region, limits).ok_or(too_many)?;
         Space::by_rules(&RuleKind::ALL, context, limits)
     }
@@ -181,7 +181,7 @@ impl Space {
     ) -> Result<Space, LowerError> {
         let kernels = Arc::clone(&context.kernels);
         let program = Arc::clone(&kernels.program);
-        let too_many = LowerError::Limit { limit: "e-nodes", count: limits.nodes };
+        let too_many = LowerError::Limit { limit: SearchLimit::Nodes, count: limits.nodes };
         let context = Arc::new(context);
         let mut graph = PlanGraph::default();
         for output in &program.outputs {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use shard_ir::Picoseconds;
 
-use crate::LowerError;
+use crate::{LowerError, SearchLimit};
 
 /// The name of the one limit that is no count: the time that somebody gave the search was up.
-pub const TIME_LIMIT: &str = "time-limit";
+pub const TIME_LIMIT: &str = SearchLimit::Time.name();
 
 /// A flag by which another thread asks a search to end: an editor whose user has typed on, or a
 /// clock.

@@ -28,9 +28,9 @@ use shard_ir::{Def, Dtype, Op, Program, ValueId, never};
 
 pub(crate) use choices::Choices;
 
-use crate::Limits;
 use crate::lower::within_limits;
 use crate::rules::{self, Rule};
+use crate::{Limits, SearchLimit};
 use graph::Logical;
 use laws::Rewrites;
 
@@ -70,7 +70,7 @@ pub(crate) struct Forms {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cut {
     /// The limit that left them out.
-    pub(crate) limit: &'static str,
+    pub(crate) limit: SearchLimit,
     /// Each of them takes at least so many flops.
     flops: u128,
 }
@@ -98,7 +98,7 @@ const LAWS: &[Law] = &[
 pub(crate) struct Saturated<'p> {
     logical: Logical<'p>,
     /// The limit that ended the rules, or that kept a rule from looking at an einsum.
-    cut: Option<&'static str>,
+    cut: Option<SearchLimit>,
     strict: bool,
 }
 
@@ -110,9 +110,9 @@ impl<'p> Saturated<'p> {
         let laws = if strict { &LAWS[..1] } else { LAWS };
         let saturated = saturate(&mut logical, laws, limits.logical_nodes);
         debug_assert!(!logical.has_clash(), "a logical rule made one class of two types");
-        let mut cut = (!saturated).then_some("logical e-nodes");
+        let mut cut = (!saturated).then_some(SearchLimit::LogicalNodes);
         if program.values.iter().any(|v| is_einsum_of_more_than(v, laws::MAX_OPERANDS)) {
-            cut = Some("operands of an einsum");
+            cut = Some(SearchLimit::EinsumOperands);
         }
         Saturated { logical, cut, strict }
     }
@@ -129,16 +129,16 @@ impl<'p> Saturated<'p> {
         );
         if let Some(flops) = read.cut {
             let flops = if cut.is_some() { 0 } else { flops };
-            cut = Some(Cut { limit: "forms read off the logical e-graph", flops });
+            cut = Some(Cut { limit: SearchLimit::EnumeratedForms, flops });
         }
-        cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
+        cut = cut.or(read.beyond.map(|flops| Cut { limit: SearchLimit::Forms, flops }));
         // A form may have too many layouts where the one written has not.
         let too_large =
             |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
         let (too_large, others): (Vec<Form>, Vec<Form>) =
             read.forms.into_iter().partition(too_large);
         if let Some(flops) = too_large.iter().map(|form| form.flops).min() {
-            let known = cut.unwrap_or(Cut { limit: "layouts", flops });
+            let known = cut.unwrap_or(Cut { limit: SearchLimit::Layouts, flops });
             cut = Some(Cut { flops: known.flops.min(flops), ..known });
         }
         let mut all = vec![written];
@@ -158,7 +158,7 @@ impl<'p> Saturated<'p> {
     }
 
     /// The limit that left forms out of the e-graph.
-    pub(crate) fn cut(&self) -> Option<&'static str> {
+    pub(crate) fn cut(&self) -> Option<SearchLimit> {
         self.cut
     }
 }

@@ -10,8 +10,8 @@ use shard_runtime::{Arithmetic, Random, RunOptions, Tensor, run_plan};
 
 use super::graph::Logical;
 use super::{Form, LAWS, Saturated, forms, saturate};
-use crate::Limits;
 use crate::rules;
+use crate::{Limits, SearchLimit};
 
 fn program(source: &str) -> Program {
     let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
@@ -213,15 +213,17 @@ fn a_chain_of_square_einsums_has_as_many_forms_as_there_are_bracketings() {
         assert_eq!(of(&chain(operands, 8)).len(), catalan);
     }
     let long = forms(&program(&chain(8, 8)), false, &Limits::default());
-    assert_eq!((long.all.len(), long.cut.map(|c| c.limit)), (64, Some("forms of the program")));
+    assert_eq!((long.all.len(), long.cut.map(|c| c.limit)), (64, Some(SearchLimit::Forms)));
 }
 
 #[test]
 fn a_long_chain_is_cut_by_a_count_and_says_so() {
     let long = forms(&program(&chain(40, 8)), false, &Limits::default());
     assert!(
-        long.cut
-            .is_some_and(|c| c.limit.starts_with("forms read off") || c.limit == "logical e-nodes"),
+        long.cut.is_some_and(|c| matches!(
+            c.limit,
+            SearchLimit::EnumeratedForms | SearchLimit::LogicalNodes
+        )),
         "{:?}",
         long.cut
     );
@@ -388,7 +390,11 @@ fn forms_do_not_hang_on_how_the_library_merges_classes() {
             let [one, other] = [false, true].map(|other_way| {
                 let mut logical = Logical::merged(&program, other_way);
                 let all = saturate(&mut logical, LAWS, limit);
-                Saturated { logical, cut: (!all).then_some("logical e-nodes"), strict: false }
+                Saturated {
+                    logical,
+                    cut: (!all).then_some(SearchLimit::LogicalNodes),
+                    strict: false,
+                }
             });
             assert_eq!(one.cut, other.cut, "{text}");
             assert_eq!(one.logical.classes(), other.logical.classes(), "{text}");

@@ -16,7 +16,7 @@ use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::DeviceMemory;
 use crate::relax::{Branch, Fork, Setting, Wanted, Whole, all_plans};
-use crate::{Limits, LowerError, Stats};
+use crate::{Limits, LowerError, SearchLimit, Stats};
 
 /// A form that has prices.
 pub(super) struct Explored {
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
                         || self.has_priced_long(bound)
                         || self.has_searched_long(bound)
                     {
-                        self.best.leave(bound, BRANCHES);
+                        self.best.leave(bound, SearchLimit::Branches);
                         break;
                     }
                     let (Some(pending), Some(explored)) =
@@ -479,6 +479,3 @@ const FIRST_DIVES: usize = 8;
 
 /// After those, one dive is made for so many branches.
 const BRANCHES_A_DIVE: usize = 16;
-
-/// The name of the limit on branches.
-pub(super) const BRANCHES: &str = "branches";

@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use shard_ir::{Picoseconds, Program, ValueId};
 
-use super::branches::{BRANCHES, Explored};
+use super::branches::Explored;
 use super::fitting::{bounded_by, faster};
 use super::{Fitting, Lowering};
 use crate::kernel::Kernels;
 use crate::logical::Saturated;
 use crate::relax::{Branch, Fork, Undecided};
-use crate::{Limits, LowerError, Lowered, Optimality, Status, TIME_LIMIT};
+use crate::{Limits, LowerError, Lowered, Optimality, SearchLimit, Status};
 
 /// The first question is for plans that exceed the bound by at most this part of the gap between
 /// the bound and the best plan.
@@ -185,11 +185,11 @@ impl Lowering<'_> {
             }
             self.limits.stop.check_asked()?;
             if self.limits.stop.is_time_up() {
-                self.best.leave(bound, TIME_LIMIT);
+                self.best.leave(bound, SearchLimit::Time);
                 break;
             }
             if self.effort() > most || self.has_searched_long(bound) {
-                self.best.leave(bound, BRANCHES);
+                self.best.leave(bound, SearchLimit::Branches);
                 break;
             }
             match self.divide(piece, &mut forms, bound, below - 1) {
@@ -197,7 +197,7 @@ impl Lowering<'_> {
                 Err(LowerError::Limit { limit, .. }) => self.best.leave(bound, limit),
                 // A plan that was found is kept.
                 Err(LowerError::OutOfTime) => {
-                    self.best.leave(bound, TIME_LIMIT);
+                    self.best.leave(bound, SearchLimit::Time);
                     break;
                 }
                 Err(other) => return Err(other),

@@ -7,10 +7,9 @@ use shard_ir::{Picoseconds, Program, ValueId};
 use super::{KnownForms, Lowering};
 use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
-use crate::search::MEMORY_LIMIT;
 use crate::stored::{open_parameters, stored_as_in};
 use crate::{
-    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Smallest, Status, TIME_LIMIT,
+    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, SearchLimit, Smallest, Status,
 };
 
 /// Where no plan was found in the memory of a device, smaller memories are searched: of what is
@@ -191,7 +190,7 @@ impl Fitting<'_> {
             best = self.divided(best, PRICED_IN_THE_END)?;
         }
         if self.options.limits.stop.is_time_up() && !is_proven(&best) {
-            best.optimality.stopped_by = Some(TIME_LIMIT.to_owned());
+            best.optimality.stopped_by = Some(SearchLimit::Time.to_string());
         }
         Ok(best)
     }
@@ -327,7 +326,7 @@ impl Fitting<'_> {
             None => self.found_in_more(capacity, &self.options.limits)?,
             found => found,
         };
-        self.of_many(found.ok_or(missed)?, MEMORY_LIMIT)
+        self.of_many(found.ok_or(missed)?, SearchLimit::Memory)
     }
 
     /// A plan that fits in so many bytes, searched for in larger memories.
@@ -408,7 +407,7 @@ impl Fitting<'_> {
         &self,
         hardware: &Hardware,
         limits: &Limits,
-    ) -> Result<(Lowered, Option<&'static str>), LowerError> {
+    ) -> Result<(Lowered, Option<SearchLimit>), LowerError> {
         let (program, fastest, capacity) = (self.program, self.fastest, hardware.hbm_bytes);
         let least = DeviceMemory::new(program, capacity).least();
         let none =
@@ -468,14 +467,14 @@ impl Fitting<'_> {
     }
 
     /// A plan that is the best of some of those that fit, since a limit ended the search of all.
-    fn of_many(&self, mut found: Lowered, limit: &str) -> Result<Lowered, LowerError> {
+    fn of_many(&self, mut found: Lowered, limit: SearchLimit) -> Result<Lowered, LowerError> {
         let bound = self.bound_within()?.max(self.fastest.optimality.lower_bound);
         let known = &mut found.optimality;
         known.status = Status::Bounded;
         known.proof = None;
         known.lower_bound = bound.min(known.cost);
         known.price_bound = Some(known.lower_bound);
-        known.stopped_by = Some(limit.to_owned());
+        known.stopped_by = Some(limit.to_string());
         Ok(found)
     }
 

@@ -6,13 +6,13 @@ use shard_ir::Program;
 
 use super::region::{Aim, LabelledForm};
 use super::{Lowering, lower_of, within_limits};
-use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::logical::{Choices, Cut, Form, Saturated};
 use crate::many_forms::narrowed;
 use crate::memory::DeviceMemory;
 use crate::relax::Setting;
 use crate::search::Sought;
+use crate::{LowerError, SearchLimit};
 
 impl Lowering<'_> {
     /// Searches the forms of a program, the most promising first, until no other can have a better
@@ -107,7 +107,7 @@ impl Lowering<'_> {
         let (others, too_large): (Vec<_>, Vec<_>) =
             others.partition(|(_, form)| within_limits(&form.program, limits).is_ok());
         if let Some(bound) = too_large.iter().map(|(bound, _)| *bound).chain(left_out).min() {
-            self.best.cut = self.best.cut.or(Some(("forms of the program", bound)));
+            self.best.cut = self.best.cut.or(Some((SearchLimit::Forms, bound)));
         }
         self.explore_forms(program, others)?;
         Ok(true)

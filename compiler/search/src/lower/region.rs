@@ -12,12 +12,10 @@ use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{DeviceMemory, needed};
 use crate::relax::{Branch, Guide, Priced, Region};
-use crate::search::{
-    EXPANSIONS, FoundPlans, MANY_ARRIVALS, MEMORY_LIMIT, Search, Solution, Sought,
-};
+use crate::search::{FoundPlans, MANY_ARRIVALS, Search, Solution, Sought};
 use crate::space::Space;
 use crate::table::Tables;
-use crate::{Limits, LowerError};
+use crate::{Limits, LowerError, SearchLimit};
 
 /// What plans are compared by, from the first field to the last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -208,7 +206,7 @@ impl Lowering<'_> {
                 // Every plan that takes no longer was in the region, so this one is the best.
                 Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
                 // A search of a wider region would end at the same limit.
-                Some((_, Some(EXPANSIONS)))
+                Some((_, Some(SearchLimit::Expansions)))
                     if is_dive || (lazy.is_some() && !self.searches_memory()) =>
                 {
                     return Ok(());
@@ -274,7 +272,7 @@ impl Lowering<'_> {
         region: Option<Region>,
         memory: Option<&DeviceMemory<'_>>,
         aim: &mut Aim<'_>,
-    ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
+    ) -> Result<Option<(u64, Option<SearchLimit>)>, LowerError> {
         let limits = Limits { nodes: aim.nodes, ..self.limits.clone() };
         let space = match Space::saturate(Arc::clone(form.kernels), self.hardware, region, &limits)
         {
@@ -295,7 +293,8 @@ impl Lowering<'_> {
         best.stats.nodes += space.graph.total_number_of_nodes();
         let mut search = Search::new(&space, &tables, form.labels, self.strict, memory, aim.sought);
         let found = self.search_in(&mut search, form, &limits, aim)?;
-        let is_limited = self.best.gave_up || matches!(found, Some((_, Some(EXPANSIONS))));
+        let is_limited =
+            self.best.gave_up || matches!(found, Some((_, Some(SearchLimit::Expansions))));
         if !(is_limited && aim.all_trees && memory.is_some()) {
             return Ok(found);
         }
@@ -311,7 +310,7 @@ impl Lowering<'_> {
         form: LabelledForm<'_>,
         limits: &Limits,
         aim: &Aim<'_>,
-    ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
+    ) -> Result<Option<(u64, Option<SearchLimit>)>, LowerError> {
         let tables = search.tables();
         search.all_trees = aim.all_trees;
         let expansions = aim.expansions.min(self.expansions_left());
@@ -329,10 +328,13 @@ impl Lowering<'_> {
         }
         if let Ok(found) = &found
             && aim.is_short
-            && found.stopped_by == Some(EXPANSIONS)
+            && found.stopped_by == Some(SearchLimit::Expansions)
         {
             self.take(form, tables, found)?;
-            return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
+            return Err(LowerError::Limit {
+                limit: SearchLimit::Expansions,
+                count: aim.expansions,
+            });
         }
         let first = search.is_within_memory().then(|| found.as_ref().ok().cloned()).flatten();
         let found = self.with_many_arrivals(search, found, &limits);
@@ -369,10 +371,11 @@ impl Lowering<'_> {
         limits: &Limits,
     ) -> Result<FoundPlans, LowerError> {
         let passed_over = match &found {
-            Ok(found) => found.stopped_by == Some(MEMORY_LIMIT),
-            Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: MEMORY_LIMIT, .. }) => {
-                search.missed.is_some()
-            }
+            Ok(found) => found.stopped_by == Some(SearchLimit::Memory),
+            Err(
+                LowerError::Unreachable { .. }
+                | LowerError::Limit { limit: SearchLimit::Memory, .. },
+            ) => search.missed.is_some(),
             Err(_) => false,
         };
         if !passed_over || !search.passed_over {
@@ -382,7 +385,7 @@ impl Lowering<'_> {
         let again = search.run(limits, MANY_ARRIVALS);
         self.best.stats.expansions += search.expansions;
         match again {
-            Err(LowerError::Limit { limit, .. }) if limit != MEMORY_LIMIT => {
+            Err(LowerError::Limit { limit, .. }) if limit != SearchLimit::Memory => {
                 search.missed = known;
                 found
             }

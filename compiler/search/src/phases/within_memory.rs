@@ -10,9 +10,7 @@ use super::{Phases, Request, StoredLayouts, sum};
 use crate::lower::{fitting, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::stored::{stored, with_stored};
-use crate::{
-    LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, TIME_LIMIT, lower,
-};
+use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, SearchLimit, Status, lower};
 
 /// How often layouts are looked for that leave the phases room for their activations.
 const TRIES: usize = 3;
@@ -65,7 +63,7 @@ impl Phases<'_> {
         // To search the other phases with the layouts of one takes long where these do not fit.
         let best = match &found {
             Some((_, cost)) if is_near(*cost) => None,
-            found => match self.best_of_own(own, own, MEMORY_LIMIT) {
+            found => match self.best_of_own(own, own, SearchLimit::Memory) {
                 Ok(best) => Some((best.layouts, best.request.cost)),
                 Err(LowerError::OutOfTime) if found.is_some() => None,
                 Err(error) => passed_over(error).map(|()| None)?,
@@ -82,7 +80,7 @@ impl Phases<'_> {
         let proof = by_prices.and_then(|bound| bound.proof).unwrap_or(Proof::Search);
         let price_bound = bound.as_ref().and_then(|bound| bound.price_bound);
         let is_late = self.options.limits.stop.is_time_up();
-        let limit = if is_late { TIME_LIMIT } else { MEMORY_LIMIT };
+        let limit = if is_late { SearchLimit::Time } else { SearchLimit::Memory };
         Ok(StoredLayouts {
             layouts,
             request: Optimality {

@@ -12,10 +12,10 @@ use shard_ir::{Layout, ValueId};
 use super::draft::Draft;
 use super::interned::Interned;
 use super::ways::WaysToSettle;
-use crate::Limits;
 use crate::cost::Cost;
 use crate::footprint::{Footprint, LayoutUse, Sketch};
 use crate::table::LayoutId;
+use crate::{Limits, SearchLimit};
 
 /// How many states are expanded before a plan is first looked for straight ahead.
 pub(super) const DIVE_AFTER: usize = 2_000;
@@ -25,12 +25,6 @@ pub(super) const DIVE_AGAIN: usize = 4;
 
 /// How many plans that tie are compared at most.
 pub(super) const MAX_TIES: usize = 64;
-
-/// The limit on plans that are passed over because they need too much memory.
-pub const MEMORY_LIMIT: &str = "memory";
-
-/// The limit on states that are expanded.
-pub(crate) const EXPANSIONS: &str = "expansions";
 
 /// How many plans that need too much memory are passed over before a run ends.
 pub(super) const MAX_TOO_LARGE: usize = 32;
@@ -200,7 +194,7 @@ pub(super) struct Run {
     pub(super) next_dive: usize,
     /// The best plan that fits of those that were found straight ahead.
     pub(super) straight: Option<usize>,
-    pub(super) stopped_by: Option<&'static str>,
+    pub(super) stopped_by: Option<SearchLimit>,
     pub(super) ties_cut: bool,
     pub(super) root_bound: Option<u64>,
     pub(super) lower_bound: Option<u64>,

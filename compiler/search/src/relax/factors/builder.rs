@@ -97,7 +97,7 @@ impl Builder<'_> {
             }
             Def::Op { op, .. } => {
                 limits.stop.check()?;
-                let (limit, count) = ("strategies", limits.strategies);
+                let (limit, count) = (crate::SearchLimit::Strategies, limits.strategies);
                 let factor = self.op_shared(kernels, hardware, id, op);
                 return factor.ok_or(LowerError::Limit { limit, count });
             }
