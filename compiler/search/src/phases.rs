@@ -9,7 +9,7 @@ mod side_by_side;
 mod within_memory;
 
 use shard_cost::Hardware;
-use shard_ir::{Def, Layout, Picoseconds, Program, ValueId};
+use shard_ir::{Def, Layout, Picoseconds, Program, ValueId, never};
 
 use crate::lower::{KnownForms, fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
@@ -369,7 +369,11 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
     Optimality {
         cost: total(&|o| o.cost),
         lower_bound: total(&|o| o.lower_bound),
-        price_bound: priced.then(|| total(&|o| o.price_bound.unwrap_or_default())),
+        price_bound: priced.then(|| {
+            total(&|o| {
+                o.price_bound.unwrap_or_else(|| never!("a phase without a bound", Picoseconds(0)))
+            })
+        }),
         ..worst.unwrap_or(&phases[0].optimality).clone()
     }
 }

@@ -95,7 +95,7 @@ pub(crate) struct FoundPlans {
 pub(crate) struct Sought<'g> {
     /// No plan takes less, in picoseconds.
     pub(crate) least: u64,
-    /// Plans that take longer, in picoseconds, are not wanted; of any time for `None`.
+    /// Plans that take longer, in picoseconds, are not wanted; `None` where all are.
     pub(crate) upto: Option<u64>,
     /// What prices say of plans that are decided in part.
     pub(crate) guide: Option<&'g Guide>,

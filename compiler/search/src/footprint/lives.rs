@@ -1,7 +1,7 @@
 //! When each layout of a settled value is held, as [`emit`](crate::emit::emit) orders the steps.
 
-use shard_ir::ValueId;
 use shard_ir::catalogue::Move;
+use shard_ir::{ValueId, never};
 
 use super::{Holding, Holdings, LayoutUse};
 use crate::table::{LayoutId, MoveArc};
@@ -222,7 +222,7 @@ impl Holdings<'_> {
             // Where several have this layout, the last one is meant: the moves of a path stand
             // together.
             let Some(source) = lives.iter().rposition(|live| live.layout == *from) else {
-                continue;
+                never!("a move from a layout that is not there", continue)
             };
             let early = lives[source].early && self.is_early(value, *from, *to);
             let first = if early { behind(value.0) + 1 } else { Moment::MAX };

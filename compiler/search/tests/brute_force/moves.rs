@@ -131,7 +131,7 @@ pub(crate) fn collectives_between(
     let same_sums = from.sums == to.sums;
     let same_maxima = from.maxima == to.maxima;
     let may_complete = |kind: Reduction| kind == Reduction::Sum || from.sums.is_empty();
-    let kinds = [
+    let kinds: [PartialChange<'_>; 2] = [
         (Reduction::Sum, &from.sums, &to.sums, same_maxima),
         (Reduction::Max, &from.maxima, &to.maxima, same_sums),
     ];
@@ -150,36 +150,7 @@ pub(crate) fn collectives_between(
                 }
             }
         }
-        [dim] => {
-            let dim = *dim;
-            if let Some(gone) = from.dims[dim].strip_prefix(to.dims[dim].as_slice()) {
-                let axes = gone.iter().copied().collect();
-                if same_sums && same_maxima {
-                    found.push(Collective::AllGather { dim, axes });
-                }
-                for (kind, before, after, other_same) in kinds {
-                    if other_same
-                        && is_strict_part(before, after)
-                        && same_set(&less(after, before), gone)
-                    {
-                        found.push(Collective::ToPartial { kind, dim: Some(dim), axes });
-                    }
-                }
-            }
-            if let Some(come) = to.dims[dim].strip_prefix(from.dims[dim].as_slice()) {
-                let axes = come.iter().copied().collect();
-                if same_sums && same_maxima {
-                    found.push(Collective::Slice { dim, axes });
-                }
-                for (kind, before, after, other_same) in kinds {
-                    let completed =
-                        is_strict_part(after, before) && same_set(&less(before, after), come);
-                    if other_same && completed && may_complete(kind) {
-                        found.push(Collective::ReduceScatter { kind, dim, axes });
-                    }
-                }
-            }
-        }
+        [dim] => along_one_dim(*dim, from, to, kinds, &mut found),
         [one, other] if same_sums && same_maxima => {
             for (from_dim, to_dim) in [(*one, *other), (*other, *one)] {
                 let gone = from.dims[from_dim].strip_prefix(to.dims[from_dim].as_slice());
@@ -208,6 +179,44 @@ pub(crate) fn collectives_between(
         along_several_dims(from, (to_layout, to), &mut found);
     }
     found
+}
+
+/// A kind of partial, the axes of it before and after, and whether the axes of the other kind stay.
+type PartialChange<'w> = (Reduction, &'w Vec<AxisId>, &'w Vec<AxisId>, bool);
+
+/// The collectives between layouts that differ in the axes of one dim, and perhaps in partial axes.
+fn along_one_dim(
+    dim: usize,
+    from: &Written,
+    to: &Written,
+    kinds: [PartialChange<'_>; 2],
+    found: &mut Vec<Collective>,
+) {
+    let is_complete_alike = from.sums == to.sums && from.maxima == to.maxima;
+    let may_complete = |kind: Reduction| kind == Reduction::Sum || from.sums.is_empty();
+    if let Some(gone) = from.dims[dim].strip_prefix(to.dims[dim].as_slice()) {
+        let axes = gone.iter().copied().collect();
+        if is_complete_alike {
+            found.push(Collective::AllGather { dim, axes });
+        }
+        for (kind, before, after, other_same) in kinds {
+            if other_same && is_strict_part(before, after) && same_set(&less(after, before), gone) {
+                found.push(Collective::ToPartial { kind, dim: Some(dim), axes });
+            }
+        }
+    }
+    if let Some(come) = to.dims[dim].strip_prefix(from.dims[dim].as_slice()) {
+        let axes = come.iter().copied().collect();
+        if is_complete_alike {
+            found.push(Collective::Slice { dim, axes });
+        }
+        for (kind, before, after, other_same) in kinds {
+            let completed = is_strict_part(after, before) && same_set(&less(before, after), come);
+            if other_same && completed && may_complete(kind) {
+                found.push(Collective::ReduceScatter { kind, dim, axes });
+            }
+        }
+    }
 }
 
 /// The merges that lead from one layout to another: one at most.
