@@ -150,9 +150,8 @@ impl LayerChecker<'_, '_> {
         labels: &[LabelId],
         value: &Value,
     ) -> Option<ValueId> {
-        let Def::Parameter { kind, pattern } = &value.def else {
-            return never!("a parameter of a layer that is none of its program", None);
-        };
+        // A parameter whose type is wrong is no value of the program, which is reported there.
+        let Def::Parameter { kind, pattern } = &value.def else { return None };
         let def = Def::Parameter { kind: *kind, pattern: relabelled(pattern, labels) };
         let name = value.name.as_ref().map(|name| format!("{prefix}.{name}"));
         let own = Value { name, def, in_layers: vec![layer.to_string()], ..value.clone() };
