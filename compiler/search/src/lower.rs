@@ -10,6 +10,7 @@ mod forms;
 mod known;
 mod progress;
 mod region;
+mod smaller;
 mod steered;
 
 use std::collections::BTreeMap;

@@ -72,11 +72,11 @@ const PRICED_IN_THE_END: usize = 2_000_000;
 
 /// What is asked of a search within memory.
 #[derive(Clone, Copy)]
-struct WithinMemory {
+pub(super) struct WithinMemory {
     /// Whether the search may be steered towards plans that leave room for their activations.
-    may_steer: bool,
+    pub(super) may_steer: bool,
     /// Only plans that take less than this are wanted, in picoseconds.
-    below: Option<u64>,
+    pub(super) below: Option<u64>,
 }
 
 fn is_proven(found: &Lowered) -> bool {
@@ -352,15 +352,12 @@ impl Fitting<'_> {
     /// Searches for plans of less and less memory. With `enough` it ends at the first plan that
     /// takes no more than that, and once no plan is found in far more.
     fn descended(&self, enough: Option<u64>, searches: usize) -> Result<Smallest, LowerError> {
-        let peak = |lowered: &Option<Lowered>| {
-            needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
-        };
         // No plan needs less than `least`; none was found in less than `low`.
         let mut least = DeviceMemory::new(self.program, 0).needed();
         let (mut low, mut best) = (least, None);
         let limits = self.options.limits.part(PART_OF_LIMITS);
         for _ in 0..searches {
-            let most = peak(&best);
+            let most = self.peak(&best);
             let left = most.saturating_sub(low);
             let bytes = match left {
                 0 => break,
@@ -398,6 +395,7 @@ impl Fitting<'_> {
                 Err(other) => return Err(other),
             }
         }
+        let best = self.smaller_in_parts(best, least, enough)?;
         Ok(Smallest { lowered: best, least })
     }
 
@@ -445,7 +443,7 @@ impl Fitting<'_> {
     }
 
     /// The fastest plan that fits in so many bytes of a chip.
-    fn within(
+    pub(super) fn within(
         &self,
         hardware: &Hardware,
         bytes: u64,
