@@ -53,6 +53,45 @@ fn what_differs_is_the_same_whether_a_side_is_lowered_or_read() {
 }
 
 #[test]
+fn the_text_of_a_difference_is_the_same_whether_plans_are_lowered_or_read() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lowered_or_read");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let example = |name: &str| format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    for (at, (a, b)) in [
+        ("mlp.shard".to_string(), "every_move.shir".to_string()),
+        // Gathers along several dims, and weights.
+        (
+            example("feed_forward/1d_weight_stationary.shard"),
+            example("feed_forward/xyz_weight_gathered.shard"),
+        ),
+        // Ops with numbers, and einsums with a stated dtype.
+        (example("models/recurrentgemma_2b.shard"), example("models/mamba_2.shard")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let read = ["a", "b"].map(|side| {
+            let path = folder.join(format!("{at}{side}.json"));
+            let file = if side == "a" { &a } else { &b };
+            std::fs::write(&path, written(&[file])).expect("a file");
+            path.to_string_lossy().into_owned()
+        });
+        let of_lowered = shardc(&["diff", &a, &b]);
+        let of_read = shardc(&["diff", &read[0], &read[1]]);
+        assert_eq!((of_lowered.status, of_read.status), (0, 0), "{}", of_read.err);
+        assert_eq!(of_lowered.out, of_read.out, "{a} and {b}");
+        assert!(of_lowered.out.contains("  (line "), "{}", of_lowered.out);
+    }
+}
+
+#[test]
+fn a_difference_names_the_phase_of_each_plan() {
+    let phases = format!("{}/../../examples/language/phases.shard", env!("CARGO_MANIFEST_DIR"));
+    let ran = shardc(&["diff", &phases, "--hardware-b", "h100"]);
+    assert!(ran.out.contains("layer mlp, phase prefill\n"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
 fn a_difference_is_shown_as_text_with_its_lines() {
     let ran =
         fed(&["diff", "mlp.shard", "-", "--exit-code"], &written(&["mlp.shard", "-D", "B=64"]));

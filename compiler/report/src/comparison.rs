@@ -17,14 +17,10 @@ pub(crate) trait ComparedPlan: Copy {
     /// One step of the plan.
     type Step: Copy;
 
-    /// Whether a line of layouts that fits keeps the two blanks in front of `(line 3)`. The text of
-    /// a document may hold anything: it is always broken at its blanks.
-    const KEEPS_BLANKS: bool;
-
     /// All steps, in program order.
     fn steps(self) -> Vec<Self::Step>;
-    /// What each step is recognised by, in program order.
-    fn known(self) -> Vec<Known>;
+    /// What each step is recognised by in a comparison with another plan, in program order.
+    fn known(self, other: Self) -> Vec<Known>;
     /// Whether a move costs as much as the same move of the other plan.
     fn costs_alike(self, step: Self::Step, other: Self, of_other: Self::Step) -> bool;
     /// The number of the step in its plan.
@@ -79,13 +75,11 @@ impl Side<'_> {
 impl ComparedPlan for Side<'_> {
     type Step = InstrId;
 
-    const KEEPS_BLANKS: bool = true;
-
     fn steps(self) -> Vec<InstrId> {
         self.plan.ids().collect()
     }
 
-    fn known(self) -> Vec<Known> {
+    fn known(self, _: Self) -> Vec<Known> {
         let plan = self.plan;
         let of = |id: InstrId| {
             let instr = plan.instruction(id);
@@ -174,7 +168,7 @@ pub(crate) struct Matched<S> {
 
 impl<S: Copy> Matched<S> {
     pub(crate) fn of<P: ComparedPlan<Step = S>>(a: P, b: P) -> Matched<S> {
-        let (first, second) = (a.known(), b.known());
+        let (first, second) = (a.known(b), b.known(a));
         let (steps, others) = (a.steps(), b.steps());
         let found = same(&first, &second);
         let both = |pairs: &[(usize, usize)]| {

@@ -1,15 +1,16 @@
 //! `diff`: what tells two plans of a layer apart, down to the line of the source.
+//!
+//! Both plans are [`Recorded`], also one that was lowered now. So a plan is compared in the same
+//! way before and after it is written down.
 
+use shard_cost::Bytes;
 use shard_ir::Picoseconds;
 
-use crate::Layer;
-use crate::comparison::{ComparedPlan, Comparison, Side};
-use crate::notation::mesh_text;
+use crate::comparison::{ComparedPlan, Comparison};
 use crate::page::Page;
-use crate::recorded::sized;
+use crate::recorded::{Dim, Optimality, Recorded, picoseconds};
 use crate::scale;
-use crate::strategy::strategies;
-use crate::why_not::{move_lines, side};
+use crate::why_not::move_lines;
 
 /// Two sides of a layer; `None` where only one side has it.
 pub type Pair<L> = (Option<L>, Option<L>);
@@ -39,55 +40,62 @@ impl Fact {
     }
 }
 
-/// A layer that `diff` compares: lowered now, or read from JSON.
-pub(crate) trait ComparedLayer: Copy {
-    /// Its plan.
-    type Plan: ComparedPlan;
-
-    fn compared(self) -> Self::Plan;
-    /// How the layer is named.
-    fn title(self) -> String;
-    /// The head of the comparison with another layer, alike or not.
-    fn facts(self, other: Self) -> Vec<Fact>;
+/// The head of the comparison of two layers: each figure and name, alike or not.
+pub(crate) fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
+    let mesh = |of: &Recorded| match of.mesh_axes.as_slice() {
+        [] => "none".to_string(),
+        axes => {
+            let axes = axes.iter().map(|(name, size)| format!("{name}={size}"));
+            axes.collect::<Vec<_>>().join(", ")
+        }
+    };
+    let objective = |of: &Recorded| of.objective.clone().unwrap_or_default();
+    let time = |seconds: f64| Picoseconds(picoseconds(seconds));
+    let bytes = |bytes: u64| scale::bytes(Bytes(bytes));
+    let dims = |of: &Recorded| of.dims.iter().map(Dim::sized).collect::<Vec<_>>();
+    let results = |of: &Recorded| of.outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
+    let lists = [("dims", dims(a), dims(b)), ("results", results(a), results(b))];
+    // A document of an earlier version may lack them.
+    let known = lists.into_iter().filter(|(_, x, y)| !x.is_empty() && !y.is_empty());
+    let lists = known.map(|(name, x, y)| {
+        let (x, y) = apart(&x, &y);
+        Fact::new(name, x, y)
+    });
+    // Nothing was proven of a plan that was given as IR text, which may be the same plan.
+    let proofs = a.optimality.as_ref().zip(b.optimality.as_ref());
+    let proofs = proofs.map(|(x, y)| Fact::new("proof", proof(x), proof(y)));
+    let (s, t) = (&a.totals, &b.totals);
+    let mut out = vec![
+        Fact::new("mesh", mesh(a), mesh(b)),
+        Fact::new("hardware", a.hardware.clone(), b.hardware.clone()),
+    ];
+    out.extend(lists);
+    out.extend([
+        Fact::new("objective", objective(a), objective(b)),
+        Fact::new("strategy", a.strategy.join(", "), b.strategy.join(", ")),
+    ]);
+    out.extend(proofs);
+    out.extend([
+        Fact::new("bytes sent", bytes(s.comm_bytes), bytes(t.comm_bytes)),
+        Fact::new(
+            "communication",
+            scale::time(time(s.comm_time_s)),
+            scale::time(time(t.comm_time_s)),
+        ),
+        Fact::new("memory at the peak", bytes(a.peak_bytes()), bytes(b.peak_bytes())),
+        Fact::of_all_steps(time(s.serial_time_s), time(t.serial_time_s)),
+    ]);
+    out
 }
 
-impl<'a> ComparedLayer for Layer<'a> {
-    type Plan = Side<'a>;
-
-    fn compared(self) -> Side<'a> {
-        side(&self)
+/// How far a plan was proven.
+fn proof(found: &Optimality) -> String {
+    if found.status == "proven" {
+        return "proven".to_string();
     }
-
-    fn title(self) -> String {
-        self.plan().name.clone()
-    }
-
-    fn facts(self, other: Self) -> Vec<Fact> {
-        let mesh = |l: &Layer<'_>| mesh_text(&l.plan().mesh);
-        let dims = |l: &Layer<'_>| {
-            let dims = l.plan().dims.iter().map(|d| sized(&d.name, d.size, d.useful));
-            dims.collect::<Vec<_>>()
-        };
-        let results =
-            |l: &Layer<'_>| l.plan().outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
-        let names = |l: &Layer<'_>| strategies(l.plan()).join(", ");
-        let peak = |l: &Layer<'_>| scale::bytes(l.peak());
-        let (a, b) = (&self, &other);
-        let (dims_before, dims_after) = apart(&dims(a), &dims(b));
-        let (results_before, results_after) = apart(&results(a), &results(b));
-        let (s, t) = (&a.price.totals, &b.price.totals);
-        vec![
-            Fact::new("mesh", mesh(a), mesh(b)),
-            Fact::new("hardware", a.hardware.name.clone(), b.hardware.name.clone()),
-            Fact::new("dims", dims_before, dims_after),
-            Fact::new("results", results_before, results_after),
-            Fact::new("strategy", names(a), names(b)),
-            Fact::new("bytes sent", scale::bytes(s.comm_bytes), scale::bytes(t.comm_bytes)),
-            Fact::new("communication", scale::time(s.comm_time), scale::time(t.comm_time)),
-            Fact::new("memory at the peak", peak(a), peak(b)),
-            Fact::of_all_steps(s.serial_time, t.serial_time),
-        ]
-    }
+    let by = found.stopped_by.as_ref().map_or(String::new(), |limit| format!(" by {limit}"));
+    let least = scale::seconds(found.lower_bound_s);
+    format!("{}{by}, at least {least} of {}", found.status, scale::seconds(found.cost_s))
 }
 
 /// The members of each of two lists that the other does not have.
@@ -98,32 +106,23 @@ pub(crate) fn apart(a: &[String], b: &[String]) -> (String, String) {
     (only(a, b), only(b, a))
 }
 
-/// Whether anything differs between plans that were lowered now.
-pub fn differs(pairs: &[Pair<Layer<'_>>]) -> bool {
-    any_differs(pairs)
-}
-
-/// The differences of plans that were lowered now, as text; what is the same is left out.
-pub fn diff(pairs: &[Pair<Layer<'_>>], width: usize) -> String {
-    text(pairs, width)
-}
-
-pub(crate) fn any_differs<L: ComparedLayer>(pairs: &[Pair<L>]) -> bool {
+/// Whether anything differs.
+pub fn differs(pairs: &[Pair<&Recorded>]) -> bool {
     pairs.iter().any(|pair| match pair {
         (Some(a), Some(b)) => {
-            !Comparison::of(a.compared(), b.compared()).is_empty()
-                || a.facts(*b).iter().any(Fact::differs)
+            !Comparison::of(*a, *b).is_empty() || facts(a, b).iter().any(Fact::differs)
         }
         (Some(_), None) | (None, Some(_)) | (None, None) => true,
     })
 }
 
-pub(crate) fn text<L: ComparedLayer>(pairs: &[Pair<L>], width: usize) -> String {
+/// The differences as text; what is the same is left out.
+pub fn text(pairs: &[Pair<&Recorded>], width: usize) -> String {
     let texts: Vec<String> = pairs.iter().map(|pair| pair_text(*pair, width)).collect();
     texts.join("\n")
 }
 
-fn pair_text<L: ComparedLayer>(pair: Pair<L>, width: usize) -> String {
+fn pair_text(pair: Pair<&Recorded>, width: usize) -> String {
     let mut page = Page::of_width(width);
     match pair {
         (Some(a), Some(b)) => differences(&mut page, a, b),
@@ -134,10 +133,10 @@ fn pair_text<L: ComparedLayer>(pair: Pair<L>, width: usize) -> String {
     page.text
 }
 
-fn differences<L: ComparedLayer>(page: &mut Page, a: L, b: L) {
+fn differences(page: &mut Page, x: &Recorded, y: &Recorded) {
     let name =
-        if a.title() == b.title() { a.title() } else { format!("{} -> {}", a.title(), b.title()) };
-    let (facts, x, y) = (a.facts(b), a.compared(), b.compared());
+        if x.title() == y.title() { x.title() } else { format!("{} -> {}", x.title(), y.title()) };
+    let facts = facts(x, y);
     let compared = Comparison::of(x, y);
     if compared.is_empty() && !facts.iter().any(Fact::differs) {
         return page.line(&format!("layer {name}: no difference"));

@@ -31,7 +31,7 @@ pub mod pages;
 pub mod paint;
 pub mod printable;
 pub mod recorded;
-pub mod recorded_diff;
+mod recorded_steps;
 mod repeats;
 mod same;
 pub mod scale;

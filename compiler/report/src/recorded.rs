@@ -5,6 +5,9 @@
 //! as an earlier one.
 
 use serde::Deserialize;
+use serde_json::Value;
+
+use crate::printable::escaped_name;
 
 /// What the `schema` of such a document begins with.
 const SCHEMA: &str = "shardc.explain/";
@@ -46,15 +49,14 @@ pub(crate) struct Dim {
 }
 
 impl Dim {
-    /// As a command line gives it.
+    /// As a command line gives it: its size, or the size that is useful and what it is padded to.
     pub(crate) fn sized(&self) -> String {
-        sized(&self.name, self.size, self.useful.unwrap_or(self.size))
+        let Dim { name, size, useful } = self;
+        match useful {
+            Some(useful) if useful != size => format!("{name}={useful} pad {size}"),
+            Some(_) | None => format!("{name}={size}"),
+        }
     }
-}
-
-/// A dim as a command line gives it: its size, or the size that is useful and what it is padded to.
-pub(crate) fn sized(name: &str, size: u64, useful: u64) -> String {
-    if size == useful { format!("{name}={size}") } else { format!("{name}={useful} pad {size}") }
 }
 
 /// A result.
@@ -93,6 +95,8 @@ pub(crate) struct RecordedStep {
     pub(crate) id: u32,
     pub(crate) op: String,
     pub(crate) name: Option<String>,
+    /// What it does; absent in documents of earlier versions.
+    pub(crate) phrase: Option<String>,
     pub(crate) operands: Vec<u32>,
     pub(crate) layout: String,
     pub(crate) dtype: String,
@@ -140,8 +144,30 @@ struct SourceLine {
 
 /// The layers of a document, or why it is none.
 pub fn read(text: &str) -> Result<Vec<Recorded>, String> {
-    let document: Document = serde_json::from_str(text)
-        .map_err(|error| format!("it is no JSON of `explain`: {error}"))?;
+    layers(serde_json::from_str(text))
+}
+
+/// The same for a terminal: hidden characters of names and other strings are escaped.
+pub fn read_escaped(text: &str) -> Result<Vec<Recorded>, String> {
+    let read = serde_json::from_str(text).and_then(|mut document: Value| {
+        escape(&mut document);
+        serde_json::from_value(document)
+    });
+    layers(read)
+}
+
+/// Escapes the hidden characters of all strings of a document. Its keys are not shown.
+fn escape(document: &mut Value) {
+    match document {
+        Value::String(text) => *text = escaped_name(text).into_owned(),
+        Value::Array(all) => all.iter_mut().for_each(escape),
+        Value::Object(fields) => fields.values_mut().for_each(escape),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn layers(read: serde_json::Result<Document>) -> Result<Vec<Recorded>, String> {
+    let document = read.map_err(|error| format!("it is no JSON of `explain`: {error}"))?;
     if !document.schema.starts_with(SCHEMA) {
         return Err(format!(
             "its schema is `{}`, and plans are compared of `{SCHEMA}1`",
@@ -170,6 +196,11 @@ impl Recorded {
     pub(crate) fn peak_bytes(&self) -> u64 {
         let of_stack = self.model_totals.as_ref().and_then(|totals| totals.peak_hbm_bytes);
         of_stack.unwrap_or(self.totals.peak_hbm_bytes)
+    }
+
+    /// Whether each step says what it does: documents of earlier versions do not.
+    pub(crate) fn has_phrases(&self) -> bool {
+        self.instructions.iter().all(|step| step.phrase.is_some())
     }
 
     /// The first operand of a step, where it has any.
@@ -208,8 +239,17 @@ impl RecordedStep {
 
     /// What it does: `all-gather yz along E`, `einsum BLE,EF->BLF`.
     pub(crate) fn phrase(&self) -> String {
+        match (&self.phrase, &self.fused) {
+            (Some(phrase), _) => phrase.clone(),
+            (None, Some(fused)) => format!("{} with {fused}", self.phrase_of_fields()),
+            (None, None) => self.phrase_of_fields(),
+        }
+    }
+
+    /// The same, made of the other fields; of an einsum with a collective in its loop, the einsum
+    /// alone.
+    pub(crate) fn phrase_of_fields(&self) -> String {
         let mut out = match &self.fused {
-            // An einsum with a collective in its loop is recognised as the einsum alone.
             Some(_) => "einsum".to_string(),
             None => self.function.clone().unwrap_or_else(|| self.op.clone()),
         };

@@ -309,7 +309,7 @@ pub(crate) fn move_lines<P: ComparedPlan>(page: &mut Page, sign: char, plan: P, 
     let figures = format!("{}  {}", scale::bytes(plan.bytes(step)), scale::time(plan.time(step)));
     page.row(&format!("    {sign} {}: {}", plan.phrase(step), plan.told(source)), &figures);
     let words = format!("{} -> {}{}", plan.layout(source), plan.layout(step), in_line(plan, step));
-    if P::KEEPS_BLANKS && page.fits(8, &words) {
+    if page.fits(8, &words) {
         page.line(&format!("        {words}"))
     } else {
         page.wrapped_more(8, 2, &words)

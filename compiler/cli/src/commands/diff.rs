@@ -4,14 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use shard_driver::input::{is_json, program_of};
-use shard_driver::{Compilation, Purpose, compile_input};
+use shard_driver::{Purpose, compile_input};
 use shard_grammar::SourceFile;
-use shard_report::Layer;
-use shard_report::diff::{Pair, diff, differs};
 use shard_report::html::side_by_side;
-use shard_report::json;
 use shard_report::recorded::{self, Recorded};
-use shard_report::{printable, recorded_diff};
+use shard_report::{diff, json, printable};
 
 use crate::args::{Format, ProgramArgs};
 use crate::commands::cost::width;
@@ -97,72 +94,16 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let text = read_text(&args.a, console)?;
     // Standard input can be read once.
     let other = if second == args.a { text.clone() } else { read_text(second, console)? };
-    let a = side(&args.a, text, &args.program, &a, console)?;
+    let a = side(&args.a, text, &args.program, &a, emit, console)?;
     console.watch.searches_to_come(0);
-    let b = side(second, other, &args.program, &b, console)?;
-    let differ = match (a, b, emit) {
-        (Side::Lowered(a), Side::Lowered(b), DiffEmit::Text | DiffEmit::Json) => {
-            of_lowered(*a, *b, args, emit == DiffEmit::Json, console)
-        }
-        (a, b, emit) => {
-            let plans = [a.recorded(console)?, b.recorded(console)?];
-            let names = [&args.a, second].map(|path| path.to_string_lossy().into_owned());
-            of_recorded(&plans, &names, emit, args, console)
-        }
-    }?;
+    let b = side(second, other, &args.program, &b, emit, console)?;
+    let names = [&args.a, second].map(|path| path.to_string_lossy().into_owned());
+    let differ = compared(&[a, b], &names, emit, args, console)?;
     if args.exit_code && differ { Err(Status::Wrong) } else { Ok(()) }
 }
 
-/// One of the two plans, or sets of them.
-enum Side {
-    /// Lowered now.
-    Lowered(Box<Compilation>),
-    /// Read from JSON.
-    Recorded(Vec<Recorded>),
-}
-
-impl Side {
-    /// The layers as `explain` writes them down.
-    fn recorded(self, console: &mut Console) -> Outcome<Vec<Recorded>> {
-        match self {
-            Side::Recorded(layers) => Ok(layers),
-            Side::Lowered(compilation) => {
-                recorded::read(&shard_report::json::explain::explain(&compilation.layers()))
-                    .map_err(|why| {
-                        // `explain` writes what is read here, so that this is a defect of the
-                        // compiler.
-                        console.usage(&format!("internal error: {why}"), None)
-                    })
-            }
-        }
-    }
-}
-
-/// Shows what tells two sets of plans apart that were both lowered now, and returns whether
-/// anything does.
-fn of_lowered(
-    mut a: Compilation,
-    mut b: Compilation,
-    args: &DiffArgs,
-    as_json: bool,
-    console: &mut Console,
-) -> Outcome<bool> {
-    if !as_json {
-        a.escape();
-        b.escape();
-    }
-    let key = |layer: &Layer<'_>| (layer.plan().name.clone(), layer.plan().phase.clone());
-    let pairs: Vec<Pair<Layer<'_>>> = paired(a.layers(), b.layers(), key);
-    if as_json {
-        console.result(&json::diff::json(&pairs))
-    } else {
-        console.people(&diff(&pairs, width(args.width)))
-    }?;
-    Ok(differs(&pairs))
-}
-
-/// The same where one of them was written down, and for the page, which shows written plans alone.
-fn of_recorded(
+/// Shows what tells two sets of plans apart, and returns whether anything does.
+fn compared(
     [a, b]: &[Vec<Recorded>; 2],
     names: &[String; 2],
     emit: DiffEmit,
@@ -173,16 +114,21 @@ fn of_recorded(
         (layer.name.clone(), layer.phase.clone())
     });
     match emit {
-        // A document may have any name in it.
-        DiffEmit::Text => {
-            console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width))))
-        }
-        DiffEmit::Json => console.result(&json::diff::recorded(&pairs)),
+        DiffEmit::Text => console.people(&diff::text(&pairs, width(args.width))),
+        DiffEmit::Json => console.result(&json::diff::json(&pairs)),
         DiffEmit::Html => {
             console.result(&side_by_side::page(&pairs, names.each_ref().map(String::as_str)))
         }
     }?;
-    Ok(recorded_diff::differs(&pairs))
+    Ok(diff::differs(&pairs))
+}
+
+/// The layers of a document of `explain`. Text is for people: names in it may hold anything.
+fn read(text: &str, emit: DiffEmit) -> Result<Vec<Recorded>, String> {
+    match emit {
+        DiffEmit::Text => recorded::read_escaped(text),
+        DiffEmit::Json | DiffEmit::Html => recorded::read(text),
+    }
 }
 
 /// The options for one side alone.
@@ -194,13 +140,15 @@ struct Changes<'a> {
     phase: &'a Option<String>,
 }
 
+/// The plans of one side. A plan that is lowered now is compared as `explain` writes it down.
 fn side(
     path: &Path,
     file: SourceFile,
     common: &ProgramArgs,
     own: &Changes<'_>,
+    emit: DiffEmit,
     console: &mut Console,
-) -> Outcome<Side> {
+) -> Outcome<Vec<Recorded>> {
     let mut program = common.clone();
     program.dims.extend(own.dims.iter().cloned());
     program.mesh = own.mesh.clone().or(program.mesh);
@@ -209,13 +157,11 @@ fn side(
     program.phase = own.phase.clone().or(program.phase);
     if !is_json(&file) {
         let input = program_of(path, file, console)?;
-        return Ok(Side::Lowered(Box::new(compile_input(
-            path,
-            input,
-            &program.asked(console)?,
-            Purpose::Report,
-            console,
-        )?)));
+        let asked = program.asked(console)?;
+        let compilation = compile_input(path, input, &asked, Purpose::Report, console)?;
+        // `explain` writes what is read here, so that an error is a defect of the compiler.
+        return read(&json::explain::explain(&compilation.layers()), emit)
+            .map_err(|why| console.usage(&format!("internal error: {why}"), None));
     }
     if !own.dims.is_empty() || own.mesh.is_some() || own.hardware.is_some() {
         let message = format!(
@@ -224,7 +170,7 @@ fn side(
         );
         return Err(console.usage(&message, None));
     }
-    let layers = recorded::read(&file.text).map_err(|why| {
+    let layers = read(&file.text, emit).map_err(|why| {
         console.usage(&format!("`{}`: {}", path.display(), printable::escaped_name(&why)), None)
     })?;
     let is_wanted = |layer: &Recorded| {
@@ -235,7 +181,7 @@ fn side(
     if wanted.is_empty() {
         Err(console.usage(&format!("`{}` has no such layer", path.display()), None))
     } else {
-        Ok(Side::Recorded(wanted))
+        Ok(wanted)
     }
 }
 

@@ -6,7 +6,7 @@ use shard_cost::Bytes;
 use shard_ir::{Picoseconds, never};
 
 use crate::comparison::{ComparedPlan, Comparison, Matched};
-use crate::diff::{ComparedLayer, Fact, Pair};
+use crate::diff::{Fact, Pair, facts};
 use crate::recorded::{Recorded, RecordedStep};
 use crate::scale;
 
@@ -112,7 +112,7 @@ fn section(pair: &Pair<&Recorded>, at: usize, names: [&str; 2]) -> PairSection {
                 (x, y) if x == y => x,
                 (x, y) => format!("{x} → {y}"),
             };
-            let facts = x.facts(y);
+            let facts = facts(x, y);
             let same = Comparison::of(x, y).is_empty() && !facts.iter().any(Fact::differs);
             (title, same.then_some("The plans do not differ."), facts, rows(x, y))
         }
@@ -205,14 +205,11 @@ fn is_same(x: &RecordedStep, y: &RecordedStep) -> bool {
 
 fn cell(plan: &Recorded, step: &RecordedStep) -> Cell {
     let source = plan.source(step).filter(|_| step.is_move());
-    let mut what = match (source, &step.name) {
+    let what = match (source, &step.name) {
         (Some(source), _) => format!("{} of {}", step.phrase(), plan.told(source)),
         (None, Some(name)) => format!("{name} = {}", step.phrase()),
         (None, None) => step.phrase(),
     };
-    if let Some(fused) = &step.fused {
-        what += &format!(", {fused} in its loop");
-    }
     let time = Picoseconds(step.time());
     let figures = match (step.bytes(), time) {
         (_, Picoseconds(0)) => String::new(),

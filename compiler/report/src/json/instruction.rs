@@ -14,7 +14,7 @@ use shard_ir::{
 use super::SpanJson;
 use super::placed::{PlacedJson, placed};
 use crate::Layer;
-use crate::notation::loop_bound;
+use crate::notation::{loop_bound, phrase};
 use crate::origins::{axis_by_axis, forcing};
 use crate::words::reason_of;
 
@@ -24,6 +24,8 @@ pub(crate) struct InstructionJson {
     id: u32,
     op: &'static str,
     name: Option<String>,
+    /// What it does, in the words of the reports.
+    phrase: String,
     operands: Vec<u32>,
     layout: String,
     placed: PlacedJson,
@@ -58,6 +60,7 @@ enum Detail {
         /// `host` where it is not in the chip's own memory.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<&'static str>,
+        span: Option<SpanJson>,
     },
     Constant {
         value: f64,
@@ -205,17 +208,14 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
     let plan = layer.plan();
     let instr = plan.instruction(id);
     let detail = match &instr.kind {
-        InstrKind::Parameter(ParameterKind::Activation) => {
-            Detail::Parameter { kind: "activation", memory: None }
-        }
-        InstrKind::Parameter(ParameterKind::Weight) => {
-            Detail::Parameter { kind: "weight", memory: None }
-        }
-        InstrKind::Parameter(ParameterKind::HostWeight) => {
-            Detail::Parameter { kind: "weight", memory: Some("host") }
-        }
-        InstrKind::Parameter(ParameterKind::Cache) => {
-            Detail::Parameter { kind: "cache", memory: None }
+        InstrKind::Parameter(kind) => {
+            let (kind, memory) = match kind {
+                ParameterKind::Activation => ("activation", None),
+                ParameterKind::Weight => ("weight", None),
+                ParameterKind::HostWeight => ("weight", Some("host")),
+                ParameterKind::Cache => ("cache", None),
+            };
+            Detail::Parameter { kind, memory, span: span(layer, id) }
         }
         InstrKind::Constant(number) => {
             let size_of = match number {
@@ -230,11 +230,12 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
             Detail::CollectiveEinsum(Box::new(loop_json(layer, id, fused)))
         }
     };
-    let span = layer.timeline.span(id);
+    let runs = layer.timeline.span(id);
     InstructionJson {
         id: id.0,
         op: instr.kind.name(),
         name: instr.name.clone(),
+        phrase: phrase(plan, id),
         operands: instr.operands.iter().map(|o| o.0).collect(),
         layout: plan.layout_text(id),
         placed: placed(plan, &instr.dims, instr.layout),
@@ -246,8 +247,8 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         piece_of: instr.origin.piece_of.clone(),
         fold: instr.fold.map(|fold| fold.0),
         repeat: instr.fold.map(|_| plan.repeat_of(id)),
-        start_s: span.map(|(start, _)| start.seconds()),
-        finish_s: span.map(|(_, finish)| finish.seconds()),
+        start_s: runs.map(|(start, _)| start.seconds()),
+        finish_s: runs.map(|(_, finish)| finish.seconds()),
     }
 }
 
