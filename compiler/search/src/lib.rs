@@ -75,7 +75,7 @@ pub use stored::{open_parameters, stored_as_in};
 use std::borrow::Cow;
 
 use shard_cost::{Hardware, Objective, Weights};
-use shard_ir::{Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Picoseconds, Plan, Program, ValueId, never};
 
 /// What is asked of lowering.
 #[derive(Clone, Debug, Default)]
@@ -147,6 +147,28 @@ pub struct Limits {
     pub stop: Stop,
     /// No limit, but what all searches with clones of these limits make once and share.
     pub cache: SearchCache,
+}
+
+impl Limits {
+    /// The error of a search that reached a limit before it had any plan.
+    pub(crate) fn reached(&self, limit: SearchLimit) -> LowerError {
+        let count = match limit {
+            SearchLimit::Nodes => self.nodes,
+            SearchLimit::Expansions => self.expansions,
+            SearchLimit::WantedLayouts => steiner::MAX_WANTED,
+            SearchLimit::Memory => search::MAX_TOO_LARGE,
+            SearchLimit::Branches => self.branches,
+            SearchLimit::Layouts => self.layouts,
+            SearchLimit::Strategies => self.strategies,
+            SearchLimit::Forms => self.forms,
+            SearchLimit::EnumeratedForms => self.enumerated_forms,
+            SearchLimit::LogicalNodes => self.logical_nodes,
+            SearchLimit::EinsumOperands => logical::MAX_OPERANDS,
+            SearchLimit::Phases => never!("phases are left out where there is no plan", 0),
+            SearchLimit::Time => return LowerError::OutOfTime,
+        };
+        LowerError::Limit { limit, count }
+    }
 }
 
 impl Default for Limits {

@@ -201,7 +201,7 @@ pub(crate) fn within_limits(program: &Program, limits: &Limits) -> Result<(), Lo
         known.insert(sizes, count);
         all = all.saturating_add(count);
         if all > limits.layouts {
-            return Err(LowerError::Limit { limit: SearchLimit::Layouts, count: limits.layouts });
+            return Err(limits.reached(SearchLimit::Layouts));
         }
     }
     Ok(())
@@ -413,7 +413,7 @@ impl<'a> Lowering<'a> {
             let of_memory = best.cut.map(|(limit, _)| limit).filter(|_| self.capacity.is_some());
             let left_out = best.stopped_by.or(of_memory);
             return Err(match left_out {
-                Some(limit) => LowerError::Limit { limit, count: self.limits.branches },
+                Some(limit) => self.limits.reached(limit),
                 None => unreachable_in(written, best.failure),
             });
         };
@@ -512,5 +512,17 @@ dim E = 4
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn the_count_of_a_limit_is_that_of_the_limit_that_was_reached() {
+        let checked = check_source(&SourceFile::new("test.shard", LONG), &CheckOptions::default());
+        let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
+        // The forms are cut to one, and no plan of it fits.
+        let limits = Limits { forms: 1, ..Limits::default() };
+        let lowering =
+            Lowering { capacity: Some(0), whole_space: true, ..Lowering::new(&hardware, &limits) };
+        let error = lowering.run(&checked.programs[0], false).expect_err("no plan fits");
+        assert_eq!(error, LowerError::Limit { limit: SearchLimit::Forms, count: 1 });
     }
 }

@@ -43,11 +43,10 @@ use crate::table::{LayoutId, Tables};
 use crate::{Limits, LowerError, SearchLimit};
 use draft::Draft;
 use guided::Guided;
-pub(crate) use states::MANY_ARRIVALS;
 use states::{
-    Arrival, Arrivals, DIVE_AFTER, DIVE_AGAIN, MAX_TOO_LARGE, OpenStates, Pick, Run, State, Want,
-    WayToSettle,
+    Arrival, Arrivals, DIVE_AFTER, DIVE_AGAIN, OpenStates, Pick, Run, State, Want, WayToSettle,
 };
+pub(crate) use states::{MANY_ARRIVALS, MAX_TOO_LARGE};
 use trees::KnownTrees;
 use ways::WaysToSettle;
 
@@ -440,13 +439,8 @@ impl<'a> Search<'a> {
         self.missed = self.missed.into_iter().chain(run.vague).min();
         if run.goals.is_empty() {
             return Err(match stopped_by {
-                _ if run.too_large > MAX_TOO_LARGE => {
-                    LowerError::Limit { limit: SearchLimit::Memory, count: MAX_TOO_LARGE }
-                }
-                Some(SearchLimit::Time) => LowerError::OutOfTime,
-                Some(_) => {
-                    LowerError::Limit { limit: SearchLimit::Expansions, count: limits.expansions }
-                }
+                _ if run.too_large > MAX_TOO_LARGE => limits.reached(SearchLimit::Memory),
+                Some(limit) => limits.reached(limit),
                 None => self.unreachable(),
             });
         }

@@ -158,7 +158,7 @@ impl Space {
         region: Option<Region>,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
-        let too_many = LowerError::Limit { limit: SearchLimit::Nodes, count: limits.nodes };
+        let too_many = limits.reached(SearchLimit::Nodes);
         let context = Context::new(kernels, hardware, region, limits).ok_or(too_many)?;
         Space::by_rules(&RuleKind::ALL, context, limits)
     }
@@ -181,7 +181,7 @@ impl Space {
     ) -> Result<Space, LowerError> {
         let kernels = Arc::clone(&context.kernels);
         let program = Arc::clone(&kernels.program);
-        let too_many = LowerError::Limit { limit: SearchLimit::Nodes, count: limits.nodes };
+        let too_many = limits.reached(SearchLimit::Nodes);
         let context = Arc::new(context);
         let mut graph = PlanGraph::default();
         for output in &program.outputs {

@@ -20,7 +20,7 @@ pub(super) type Rewrites = Vec<(Id, Expr)>;
 const FLOP_CAP: u128 = 2;
 
 /// Einsums of more operands than this are chains, left to right, and nothing else.
-pub(super) const MAX_OPERANDS: usize = 7;
+pub(crate) const MAX_OPERANDS: usize = 7;
 
 /// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: every division of the operands in two,
 /// but for products with weights in blocks.

@@ -32,6 +32,7 @@ use crate::lower::within_limits;
 use crate::rules::{self, Rule};
 use crate::{Limits, SearchLimit};
 use graph::Logical;
+pub(crate) use laws::MAX_OPERANDS;
 use laws::Rewrites;
 
 /// One way of computing a program.

@@ -134,7 +134,9 @@ impl Fitting<'_> {
         let shown = Picoseconds(left.unwrap_or(known)).max(found.optimality.lower_bound);
         let best = match lowering.lowered(Some(self.program)) {
             Ok(better) => faster(found, better),
-            Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => found,
+            Err(
+                LowerError::Unreachable { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
+            ) => found,
             Err(other) => return Err(other),
         };
         Ok((bounded_by(best, shown), effort, left.is_none()))

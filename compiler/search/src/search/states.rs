@@ -27,7 +27,7 @@ pub(super) const DIVE_AGAIN: usize = 4;
 pub(super) const MAX_TIES: usize = 64;
 
 /// How many plans that need too much memory are passed over before a run ends.
-pub(super) const MAX_TOO_LARGE: usize = 32;
+pub(crate) const MAX_TOO_LARGE: usize = 32;
 
 /// How many arrivals at a state, those of least cost, are followed where plans are passed over. It
 /// is one more than plans are passed over: so for each arrival that is not followed, one as cheap

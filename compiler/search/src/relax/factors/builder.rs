@@ -12,8 +12,8 @@ use super::super::Setting;
 use super::super::graph::{Graph, NodeId};
 use super::strategies::Strategies;
 use super::{Factor, InKernel, KernelStates, allowed};
-use crate::LowerError;
 use crate::kernel::Kernels;
+use crate::{LowerError, SearchLimit};
 
 /// What ops must have in common to share a factor. Two values of one type may differ in the number
 /// of their nodes, and so in the numbers of their kernel states, where one of them never moves: the
@@ -97,9 +97,8 @@ impl Builder<'_> {
             }
             Def::Op { op, .. } => {
                 limits.stop.check()?;
-                let (limit, count) = (crate::SearchLimit::Strategies, limits.strategies);
                 let factor = self.op_shared(kernels, hardware, id, op);
-                return factor.ok_or(LowerError::Limit { limit, count });
+                return factor.ok_or_else(|| limits.reached(SearchLimit::Strategies));
             }
         };
         Ok(Arc::new(Factor { arity: def.operands().len(), ..factor }))
