@@ -514,6 +514,37 @@ dim E = 4
         }
     }
 
+    /// Two results of `a`, as they are declared, of a strict layer that is given `a` as declared.
+    fn cannot_be_had(a: &str, results: [&str; 2]) -> LowerError {
+        let [c, d] = results;
+        let text = format!(
+            "mesh x=2\ndim B = 4\n\
+             layer f(a: bf16 {a}) -> (c: bf16 {c}, d: bf16 {d}) {{\n  return (a, a)\n}}\n"
+        );
+        let checked = check_source(&SourceFile::new("test.shard", text), &CheckOptions::default());
+        let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
+        let limits = Limits::default();
+        let asked = Lowering::new(&hardware, &limits);
+        let strict = Lowering { strict: true, whole_space: true, ..asked };
+        strict.run(&checked.programs[0], true).expect_err("no plan without a move")
+    }
+
+    #[test]
+    fn the_result_that_cannot_be_had_is_named_whichever_it_is() {
+        for (results, output) in [(["B", "B_x"], 0), (["B_x", "B"], 1)] {
+            match cannot_be_had("B_x", results) {
+                LowerError::Unreachable { output: named, .. } => assert_eq!(named, Some(output)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_result_is_named_where_each_can_be_had_and_not_all_together() {
+        let error = cannot_be_had("B?", ["B", "B_x"]);
+        assert_eq!(error, LowerError::Unreachable { value: None, output: None });
+    }
+
     #[test]
     fn the_count_of_a_limit_is_that_of_the_limit_that_was_reached() {
         let checked = check_source(&SourceFile::new("test.shard", LONG), &CheckOptions::default());

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId, never};
 
-use crate::bound::{LeastCosts, is_finite};
+use crate::bound::LeastCosts;
 use crate::cost::Cost;
 use crate::emit::emit;
 use crate::footprint::Holdings;
@@ -39,7 +39,8 @@ use crate::memory::{DeviceMemory, needed};
 use crate::relax::Guide;
 use crate::space::Space;
 use crate::steiner::{KnownRows, Steiner};
-use crate::table::{LayoutId, Tables};
+use crate::strict::may_move_to;
+use crate::table::{LayoutId, Producer, Tables, ValueTable};
 use crate::{Limits, LowerError, SearchLimit};
 use draft::Draft;
 use guided::Guided;
@@ -522,20 +523,48 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The error that says which value or result cannot be had as it is demanded.
+    /// The error that says which value or result cannot be had as it is demanded. It names none
+    /// where each can be had, and not all of them together.
     fn unreachable(&self) -> LowerError {
-        for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
-            let table = self.tables.of(id);
-            if (0..table.layouts.len() as LayoutId)
-                .all(|layout| !is_finite(self.least_costs.of(id, layout)))
-            {
+        // For each value and layout, whether it can be made so, and whether it can be had by moves.
+        let (mut made, mut moved) = (Vec::new(), Vec::new());
+        for (id, table) in self.program.value_ids().zip(&self.tables.values) {
+            let read = if self.strict && !may_move_to(self.program, id) { &made } else { &moved };
+            let is_there = |(value, layout): &(ValueId, LayoutId)| {
+                let of: &Vec<bool> = &read[value.index()];
+                of[*layout as usize]
+            };
+            let can_make = |all: &Vec<Producer>| all.iter().any(|p| p.reads.iter().all(is_there));
+            let of_value: Vec<bool> = table.producers.iter().map(can_make).collect();
+            if self.kernels.live[id.index()] && !of_value.contains(&true) {
                 return LowerError::Unreachable { value: Some(id), output: None };
             }
+            moved.push(by_moves(table, of_value.clone()));
+            made.push(of_value);
         }
-        let last = self.program.outputs.len().saturating_sub(1);
-        let value = self.program.outputs.get(last).map_or(ValueId(0), |o| o.value);
-        LowerError::Unreachable { value: Some(value), output: Some(last) }
+        let had = if self.strict { &made } else { &moved };
+        let mut outputs = self.program.outputs.iter().zip(&self.output_layouts).enumerate();
+        let lacking = outputs.find(|(_, (output, layouts))| {
+            layouts.iter().all(|layout| !had[output.value.index()][*layout as usize])
+        });
+        LowerError::Unreachable {
+            value: lacking.map(|(_, (output, _))| output.value),
+            output: lacking.map(|(at, _)| at),
+        }
     }
+}
+
+/// The layouts in which a value can be had by moves, given those in which it can be made.
+fn by_moves(table: &ValueTable, mut had: Vec<bool>) -> Vec<bool> {
+    let mut open: Vec<usize> = (0..had.len()).filter(|at| had[*at]).collect();
+    while let Some(at) = open.pop() {
+        for (to, _) in &table.arcs_from[at] {
+            if !std::mem::replace(&mut had[*to as usize], true) {
+                open.push(*to as usize);
+            }
+        }
+    }
+    had
 }
 
 /// For each value its place in the order of settling: behind all that the value is made from, and
