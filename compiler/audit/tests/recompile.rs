@@ -220,3 +220,18 @@ fn a_program_that_keeps_terms_has_the_optimum_of_one_that_leaves_it_open() {
     assert_eq!(found.same_specs, open.same_specs);
     assert!(found.barriers.is_empty(), "{:?}", found.barriers);
 }
+
+#[test]
+fn a_stack_that_is_laid_out_anew_sends_the_bytes_of_its_dtype() {
+    let folder = own().join("bad_stack_axis");
+    let text = std::fs::read_to_string(folder.join("stablehlo.loc.mlir")).expect("StableHLO");
+    let sent = |dtype: &str| {
+        let mesh = mesh(&counts(&folder));
+        let (found, _) = compiled(&text.replace("f32", dtype), &mesh, |_| Ok(sums(1)));
+        found.same_specs.expect("an optimum").wire_bytes
+    };
+    let floats = sent("f32");
+    for (dtype, times) in [("bf16", 2), ("f8E4M3FN", 4), ("f4E2M1FN", 8)] {
+        assert_eq!(sent(dtype) * times, floats, "{dtype}");
+    }
+}

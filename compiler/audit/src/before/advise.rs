@@ -271,7 +271,7 @@ impl Advisor<'_> {
         let Some(stack) = &parameter.stack else { return 0 };
         let sizes = parameter.dims.iter().map(|dim| self.layer.size(*dim));
         let elements = sizes.fold(stack.slices, u64::saturating_mul);
-        let bytes = elements.saturating_mul(if parameter.dtype == Dtype::F32 { 4 } else { 2 });
+        let bytes = parameter.dtype.bytes(elements);
         let group: u64 = stack.axes.iter().map(|axis| self.axis(axis)).product();
         let split: u64 = parameter
             .spec
