@@ -115,3 +115,27 @@ const MANUAL: &str = r#"module @jit_f attributes {mhlo.num_partitions = 8 : i32}
   }
 }
 "#;
+
+/// A program that is one loop over stacks of weights, which returns these values.
+fn scan_that_returns(values: &str) -> Result<translate::Layer, String> {
+    let path = own().join("mlp_fsdp_scan/stablehlo.loc.mlir");
+    let text = std::fs::read_to_string(path).expect("StableHLO");
+    let (head, result) =
+        ("-> (tensor<256x512xf32> {jax.result_info", "return %0#3 : tensor<256x512xf32>");
+    assert!(text.contains(head) && text.contains(result));
+    let text = text.replace(result, values);
+    let types = values.split_once(" : ").expect("types").1;
+    let others = types.rsplit_once("tensor<").map_or("", |(others, _)| others);
+    let text = text.replace(head, &format!("-> ({others}tensor<256x512xf32> {{jax.result_info"));
+    translate::translate(&read::read(&text, None).expect("it is right"))
+}
+
+#[test]
+fn the_result_of_a_repeated_layer_is_the_one_that_the_loop_carries() {
+    let layer = scan_that_returns("return %0#2, %0#3 : tensor<i32>, tensor<256x512xf32>");
+    let outputs: Vec<_> = layer.expect("a layer").outputs.iter().map(|o| o.result).collect();
+    assert_eq!(outputs, [Some(1)]);
+    // A program that drops what its loop carries has no such result.
+    let layer = scan_that_returns("return %0#2 : tensor<i32>");
+    assert_eq!(layer.expect_err("no layer"), "it returns no tensor");
+}

@@ -199,8 +199,8 @@ impl Translator<'_> {
         // The result of `main` that is the element of the loop's tuple.
         let returned = main.ops.last().map(|op| op.operands.clone()).unwrap_or_default();
         let element = format!("{}#{element}", the_loop.result);
-        let result = returned.iter().position(|name| *name == element).unwrap_or(0);
-        let result = Some(result);
+        let result = returned.iter().position(|name| *name == element);
+        let result = Some(result.ok_or("it does not return what its loop carries")?);
         self.layer.outputs.push(Output { value, positions, dtype, spec, result, name: None });
         Ok(())
     }
