@@ -121,7 +121,7 @@ fn plans(report: &Report) -> Vec<(&'static str, Cost)> {
     let plans = [
         ("as compiled", Some(report.totals)),
         ("optimum, arguments and results laid out as they are", of(|c| c.same_specs)),
-        ("optimum, parameters laid out freely", of(|c| c.free)),
+        ("optimum with the edits applied", of(|c| c.free)),
     ];
     plans.into_iter().filter_map(|(name, totals)| Some((name, cost(totals?)))).collect()
 }

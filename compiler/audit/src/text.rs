@@ -188,7 +188,7 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
     row(page, "  as compiled", &figures(report, report.totals, false));
     let rows = [
         ("  optimum, arguments and results laid out as they are", comparison.same_specs),
-        ("  optimum, parameters laid out freely", comparison.free),
+        ("  optimum with the edits applied", comparison.free),
     ];
     for (words, totals) in rows {
         if let Some(totals) = totals {
