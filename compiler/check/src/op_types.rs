@@ -3,7 +3,7 @@
 use shard_grammar::{Span, ast};
 use shard_ir::{DimId, Op, TensorType, TypeError, ValueId, never};
 
-use crate::diagnostics::{DtypeProblem, Quote, ShapeProblem};
+use crate::diagnostics::{DtypeProblem, Quote, SecondOperand, ShapeProblem};
 use crate::layer::LayerChecker;
 
 impl LayerChecker<'_, '_> {
@@ -75,13 +75,19 @@ impl LayerChecker<'_, '_> {
             TypeError::WrongDims { expected } => {
                 let dims = |at: usize| self.builder.value(operands[at].0).dims.clone();
                 let (left, right) = (dims(0), dims(1));
-                let wanted = wanted_second(op, &left).unwrap_or(expected);
+                let joined = wanted_second(op, &left);
+                let second = match &joined {
+                    Some(_) => SecondOperand::Joined,
+                    None if matches!(op, Op::Locate { .. }) => SecondOperand::Sought,
+                    None => SecondOperand::Beside,
+                };
+                let wanted = joined.unwrap_or(expected);
                 self.sink.report(ShapeProblem::OtherDims {
                     op: word.to_string(),
                     left: (operand(0).span, self.env.dims_text(&left)),
                     right: (operand(1).span, self.env.dims_text(&right)),
                     wanted: self.env.dims_text(&wanted),
-                    is_sought: matches!(op, Op::Locate { .. }),
+                    second,
                 });
             }
             TypeError::Arity { .. }

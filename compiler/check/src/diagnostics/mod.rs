@@ -46,7 +46,7 @@ pub use models::ModelProblem;
 pub use partials::{PartialProblem, WayOut};
 pub use phases::PhaseProblem;
 pub use questions::QuestionProblem;
-pub use shapes::ShapeProblem;
+pub use shapes::{SecondOperand, ShapeProblem};
 pub use snapshots::SnapshotProblem;
 pub use straddles::Straddle;
 
@@ -114,7 +114,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0308", "an einsum output dim that is in no operand", Source::File),
     ("E0309", "a dim that the operand does not have", Source::File),
     ("E0310", "sizes that do not fit the operation", Source::File),
-    ("E0311", "operands that differ in more than the dim joined", Source::File),
+    ("E0311", "operands whose dims do not go together", Source::File),
     ("E0312", "-D or --vary of a dim that does not exist", Source::CommandLine),
     ("E0313", "-D with a right side that cannot be read", Source::CommandLine),
     ("E0314", "one dim in two roles of an operation", Source::File),

@@ -4,6 +4,17 @@ use shard_grammar::Span;
 
 use crate::diagnostic::{Diagnostic, Edit};
 
+/// What an op does with its second operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SecondOperand {
+    /// It joins the operand with the first, along one dim.
+    Joined,
+    /// It looks for the operand in the first.
+    Sought,
+    /// It applies the operand to the first: weights, factors, ids, sinks.
+    Beside,
+}
+
 /// What can be wrong with the dims of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShapeProblem {
@@ -84,10 +95,10 @@ pub enum ShapeProblem {
         left: (Span, String),
         /// The second's.
         right: (Span, String),
-        /// What the second's dims would have to be.
+        /// What the second's dims would have to be, or the dims that it may have.
         wanted: String,
-        /// Whether the second operand is what the op looks for in the first; else it joins the two.
-        is_sought: bool,
+        /// What the op does with the second operand.
+        second: SecondOperand,
     },
     /// One dim is named for two roles of an op.
     SameDim {
@@ -175,17 +186,30 @@ impl From<ShapeProblem> for Diagnostic {
             Sizes { message, span, here, help } => {
                 Diagnostic::error("E0310", message).at(span, here).help_if(help)
             }
-            OtherDims { op, left, right, wanted, is_sought } => Diagnostic::error(
-                "E0311",
-                if is_sought {
-                    format!("the value that `{op}` looks for has dims of its own")
-                } else {
-                    format!("the operands of `{op}` differ in more than the dim that it joins")
-                },
-            )
-            .at(right.0, format!("has {}, and {wanted} would fit", right.1))
-            .also(left.0, format!("has {}", left.1))
-            .help(format!("bring the second operand to {wanted} with `rename` or `sum`")),
+            OtherDims { op, left, right, wanted, second } => {
+                let (message, fitting, help) = match second {
+                    SecondOperand::Joined => (
+                        format!("the operands of `{op}` differ in more than the dim that it joins"),
+                        format!("{wanted} would fit"),
+                        format!("bring the second operand to {wanted} with `rename` or `sum`"),
+                    ),
+                    SecondOperand::Sought => (
+                        format!("the value that `{op}` looks for has dims of its own"),
+                        format!("{wanted} would fit"),
+                        format!("bring the second operand to {wanted} with `rename` or `sum`"),
+                    ),
+                    SecondOperand::Beside => (
+                        format!("the second operand of `{op}` has a dim that it may not have"),
+                        format!("may have no dims but {wanted}"),
+                        "remove the other dims with `sum`, or rename them with `rename`"
+                            .to_string(),
+                    ),
+                };
+                Diagnostic::error("E0311", message)
+                    .at(right.0, format!("has {}, and {fitting}", right.1))
+                    .also(left.0, format!("has {}", left.1))
+                    .help(help)
+            }
             SameDim { op, dim, span } => Diagnostic::error(
                 "E0314",
                 format!("`{op}` needs two different dims, and `{dim}` is named for both"),
