@@ -88,6 +88,23 @@ fn check_takes_no_option_that_ir_text_cannot_follow() {
 }
 
 #[test]
+fn ir_text_with_a_weight_in_host_memory_needs_a_chip_with_a_way_there() {
+    let example = "../../examples/language/weights_with_the_host.shard";
+    let ir = shardc(&["lower", &format!("{}/{example}", env!("CARGO_MANIFEST_DIR"))]).out;
+    for command in ["explain", "cost", "lower"] {
+        let ran = fed(&[command, "-", "--hardware", "tpu-v4-flat"], &ir);
+        assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{command}: {ran:?}");
+        let said = "error[E0650]: `up` is in host memory, and `tpu-v4-flat` states no way there";
+        assert!(ran.err.contains(said), "{command}: {ran:?}");
+        assert_eq!(fed(&[command, "-"], &ir).status, 0, "{command}");
+    }
+    // A fetch alone needs a way there as well.
+    let fetched = ir.replace("weight host", "weight");
+    assert_ne!(fetched, ir);
+    assert_eq!(fed(&["cost", "-", "--hardware", "tpu-v4-flat"], &fetched).status, 1);
+}
+
+#[test]
 fn ir_text_without_room_in_the_memory_that_was_asked_for_is_refused() {
     for command in ["check", "explain", "cost", "lower"] {
         let ran = shardc(&[command, "every_move.shir", "--memory-limit", "1KB"]);

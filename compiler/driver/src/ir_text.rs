@@ -14,7 +14,7 @@ use crate::compile::{Compilation, CompileOptions, Purpose, limited, require_laye
 use crate::expected::Expected;
 use crate::hardware_choice;
 use crate::host::{Host, Outcome, Status};
-use crate::lowering_diagnostics::lower_error;
+use crate::lowering_diagnostics::{lower_error, no_host_of_plan};
 use crate::pipeline::{self, Compiled};
 
 /// Checks that there are the plans, the chip and the memory that the options ask for.
@@ -105,6 +105,10 @@ fn priced(
         (None, None) => return Err(hardware_choice::none(host)),
     };
     let hardware = limited(hardware, asked);
+    if let Some(problem) = no_host_of_plan(&plan, &hardware) {
+        host.report(None, vec![problem]);
+        return Err(Status::Wrong);
+    }
     match pipeline::compile_plan(plan, &hardware, None, asked.objective) {
         Ok(layer) => Ok((hardware, layer)),
         Err(error) => {

@@ -8,11 +8,11 @@ use shard_check::diagnostics::{HardwareProblem, InternalProblem, LoweringProblem
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::{
-    Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId,
-    never,
+    Def, InstrId, InstrKind, Layout, MeshShape, Op, ParameterKind, Picoseconds, Plan, Program,
+    ValueId, never,
 };
 use shard_report::explicit::fresh;
-use shard_report::notation::phrase;
+use shard_report::notation::{phrase, value_name};
 use shard_search::demand::is_argument;
 use shard_search::{LowerError, LowerOptions, Lowered, OrderSaving, OrderSavings, Status, Unasked};
 
@@ -70,7 +70,26 @@ pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
         value.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())),
         hardware.name.clone(),
     );
-    Some(HardwareProblem::NoHost { weight, span: value.span, chip }.into())
+    Some(HardwareProblem::NoHost { weight, span: Some(value.span), chip }.into())
+}
+
+/// The same for a plan that was given as IR text, whose fetches may read any value.
+pub fn no_host_of_plan(plan: &Plan, hardware: &Hardware) -> Option<Diagnostic> {
+    if hardware.host_rate.is_some() {
+        return None;
+    }
+    let there = |id: InstrId| match &plan.instruction(id).kind {
+        InstrKind::Parameter(ParameterKind::HostWeight) => Some(id),
+        kind if kind.op() == Some(&Op::Fetch) => plan.instruction(id).operands.first().copied(),
+        InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::CollectiveEinsum(_)
+        | InstrKind::Move(_) => None,
+    };
+    let id = plan.ids().find_map(there)?;
+    let (weight, chip) = (value_name(plan, id), hardware.name.clone());
+    Some(HardwareProblem::NoHost { weight, span: None, chip }.into())
 }
 
 /// Warnings for values that exceed the memory of a chip by themselves. A value that passes inside a
@@ -88,7 +107,7 @@ pub fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
             let span = instr.origin.span?;
             said.insert(span).then(|| {
                 HardwareProblem::ValueTooLarge {
-                    name: shard_report::notation::value_name(plan, id),
+                    name: value_name(plan, id),
                     span,
                     layout: plan.layout_text(id),
                     needed: plan.local_bytes(id),

@@ -395,7 +395,9 @@ fn of_roofline(hw: &Hardware, work: &Work) -> Vec<Figure> {
     let numbers = format!("{} / {rate}", scale::bytes(work.hbm_bytes()));
     figures.push(figure("memory", "hbm_bytes / rate", numbers, scale::time(memory_time(hw, work))));
     if work.fetched > Bytes(0) {
-        let rate = scale::rate(Bytes(hw.host_rate.unwrap_or(1)));
+        // The driver refuses such a program, and such a plan, for other hardware.
+        let rate = hw.host_rate.unwrap_or_else(|| never!("a fetch without a link to the host", 1));
+        let rate = scale::rate(Bytes(rate));
         let numbers = format!("{} / {rate}", scale::bytes(work.fetched));
         let time = scale::time(host_time(hw, work));
         figures.push(figure("host", "bytes fetched / rate of its link", numbers, time));

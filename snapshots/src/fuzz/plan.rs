@@ -1,6 +1,7 @@
 //! `.shir` files: read, verified, printed, priced, scheduled, reported, shrunk and executed.
 
 use shard_cost::{Hardware, Objective};
+use shard_driver::lowering_diagnostics::no_host_of_plan;
 use shard_driver::pipeline::{self, CompileError, Compiled};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, text, verify};
@@ -69,6 +70,10 @@ fn accepted(plan: &Plan, hash: u64) -> Verdict {
     let named = plan.hardware.as_deref().and_then(Hardware::built_in);
     let hardware =
         named.or_else(|| Hardware::built_in("tpu-v4-flat")).ok_or("a built-in chip is gone")?;
+    // The driver refuses such a plan, too.
+    if no_host_of_plan(plan, &hardware).is_some() {
+        return Ok(Depth::Refused);
+    }
     match pipeline::compile_plan(plan.clone(), &hardware, None, Objective::Serial) {
         Ok(compiled) => whole_pipeline(None, &compiled, &hardware, Objective::Serial, hash),
         Err(CompileError::Internal(problem)) => {

@@ -63,8 +63,8 @@ pub enum HardwareProblem {
     NoHost {
         /// The weight.
         weight: String,
-        /// Its declaration.
-        span: Span,
+        /// Its declaration; `None` in IR text.
+        span: Option<Span>,
         /// The chip.
         chip: String,
     },
@@ -210,7 +210,7 @@ impl From<HardwareProblem> for Diagnostic {
                 "E0650",
                 format!("`{weight}` is in host memory, and `{chip}` states no way there"),
             )
-            .at(span, "fetched at each step")
+            .at_if(span, "fetched at each step")
             .help("pcie_bandwidth = 32e9    (under [host] of the hardware file)")
             .help("--hardware a100-80g    (or another chip that has a [host])"),
             MissingArithmetic { dtype, taken, chip, span } => Diagnostic::warning(
