@@ -277,6 +277,7 @@ fn chips_meet_their_schema() {
 fn questions_meet_their_schemas() {
     holds("why", &shardc(&["explain", "mlp.shard", "--why", "x", "--format", "json"]).out);
     holds("why", &shardc(&["explain", "mlp.shard", "--why", "4", "--format", "json"]).out);
+    holds("why", &shardc(&["explain", "every_move.shir", "--why", "4", "--format", "json"]).out);
     holds(
         "why-not",
         &shardc(&["explain", "mlp.shard", "--why-not", "h: BLF_xyz", "--format", "json"]).out,

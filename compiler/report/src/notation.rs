@@ -55,12 +55,14 @@ pub fn ring_phrase(plan: &Plan, first: InstrId) -> String {
         let [at, _] = collective.terms().dims;
         plan.instruction(*id).dims.get(at?).map(|dim| plan.dims[dim.index()].name.as_str())
     });
+    // What travels is what the einsums of the attention gather along its keys.
+    let along = along.unwrap_or_else(|| never!("a ring along a dim that its values lack", "?"));
     let axes = plan.mesh.axes_text(ring.axes.iter());
     let names = match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
     };
-    format!("blocks of {names} passed round {axes} along {}", along.unwrap_or("?"))
+    format!("blocks of {names} passed round {axes} along {along}")
 }
 
 /// A move with its axes and dims.

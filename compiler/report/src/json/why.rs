@@ -1,6 +1,6 @@
 //! `explain --why` as JSON.
 
-use shard_grammar::Span;
+use shard_check::Label;
 use shard_ir::Picoseconds;
 
 use super::compared::move_json;
@@ -15,7 +15,6 @@ pub fn json(answers: &[Why<'_>]) -> String {
     let answers = answers.iter().map(|a| {
         let plan = a.layer.plan();
         let instr = plan.instruction(a.id);
-        let line = |span: Span| a.layer.source.map_or(0, |s| s.line_column(span.start).line);
         let chosen = a.layer.price.totals.serial_time;
         object!(AnswerJson {
             layer: &plan.name,
@@ -27,17 +26,19 @@ pub fn json(answers: &[Why<'_>]) -> String {
             time_s: a.layer.price.of(a.id).time().seconds(),
             rule: instr.origin.rules.text(),
             reason: reason_of(plan, a.id),
-            places: a
-                .places
-                .iter()
-                .map(|p| object!(PlaceJson {
-                    line: line(p.span),
-                    byte_start: p.span.start,
-                    byte_end: p.span.end,
-                    text: &p.text,
-                    forcing: p.primary,
-                }))
-                .collect::<Vec<_>>(),
+            // A plan that was given as IR text has no places.
+            places: a.layer.source.map_or_else(Vec::new, |source| {
+                let place = |p: &Label| {
+                    object!(PlaceJson {
+                        line: source.line_column(p.span.start).line,
+                        byte_start: p.span.start,
+                        byte_end: p.span.end,
+                        text: p.text.clone(),
+                        forcing: p.primary,
+                    })
+                };
+                a.places.iter().map(place).collect()
+            }),
             derivation: a
                 .steps
                 .iter()
