@@ -11,15 +11,15 @@ use shard_snapshots::files::{Example, examples, read, root};
 const START: &str = "\
 # Examples
 
-Programs to read and to copy from. Each says in its header what it is, where its figures come from and what to expect of
-it; all of them are checked, lowered, executed sharded against unsharded, and explained by tests. `errors/` holds wrong
-ones, a folder for each diagnostic. For any of them:
+These programs are for reading and for copying from. The header of each says what it is, where its figures come from, and
+what to expect of its plan. Tests check, lower and explain each program, run its plan, and compare the results with those
+of the unsharded program. `errors/` has a folder of wrong programs for each diagnostic. This explains an example:
 
 ```sh
 cargo run --release -- explain examples/feed_forward/2d_weight_stationary.shard
 ```
 
-A step below is one step of one layer, every op and collective one after another.
+The column `step` is the time of one step of one layer, with all ops and collectives one after another.
 ";
 
 /// The first sentence of a header.

@@ -181,37 +181,37 @@ fn every_console_block_shows_what_its_commands_print() {
 fn rules_page() -> String {
     let mut page = String::from(
         "# The rewrite rules\n\n\
-         Every way of having a value in a layout, one line each. A plan names the rule of each of \
-         its instructions \
-         (`;` in `.shir`,\n`rule` in JSON); an op whose axes follow several rules names them all, \
-         joined by `+`. \
-         The rules are defined in\n`compiler/search/src/rules`, and a test holds this page to \
-         them.\n",
+         The logical rules say which programs compute the same. Each other rule is one way of \
+         having a value in a layout.\nA plan names the rule of each of its instructions, behind \
+         `;` in `.shir` and as `rule` in JSON. Where the axes of an\nop follow several rules, \
+         it names them all, joined by `+`. The rules are defined in \
+         `compiler/search/src/rules`; a test\ncompares this page with them.\n",
     );
     let families = [
         (
             Family::Logical,
             "Logical rules",
-            "Programs that compute the same; see [search.md](search.md#the-forms-of-a-program).",
+            "Two programs that compute the same; see [search.md](search.md#the-forms-of-a-program).",
         ),
-        (Family::Source, "Sources", "Values that nothing is computed for."),
+        (Family::Source, "Sources", "Values that are given and not computed."),
         (
             Family::Strategy,
             "Strategies",
-            "What one mesh axis does in an op; the axes choose independently.",
+            "What one mesh axis does in an op. Each axis may follow another rule.",
         ),
         (Family::Fusion, "Fusion", "Which ops are one kernel; see [cost.md](cost.md)."),
         (
             Family::Loop,
             "Loops",
-            "With `--fuse`: an einsum and a move at once; see \
-                [cost.md](cost.md#collective-einsums). Of an attention all einsums together, and \
-                what has its keys; see [cost.md](cost.md#rings).",
+            "An einsum and a collective that run at the same time, with `--fuse`; see \
+                [cost.md](cost.md#collective-einsums). In\na ring, one loop runs all einsums of an \
+                attention and passes its keys and values round; see \
+                [cost.md](cost.md#rings).",
         ),
         (
             Family::Move,
             "Moves",
-            "One value from a layout to another; see [layouts.md](layouts.md).",
+            "A move takes one value from one layout to another; see [layouts.md](layouts.md).",
         ),
     ];
     for (family, title, about) in families {

@@ -25,25 +25,26 @@ pub fn page() -> String {
 
 const HEAD: &str = "# Fidelity
 
-Written by `cargo run -p shard-snapshots --bin fidelity -- --write`; not by hand. What the cost model says of systems that
-\"Efficiently Scaling Transformer Inference\" (ESTI) measured, beside the paper's figures.
+The paper \"Efficiently Scaling Transformer Inference\" (ESTI) measured systems. This page compares its figures with those
+that the cost model predicts. `cargo run -p shard-snapshots --bin fidelity -- --write` writes the page.
 
-The chip is [`examples/calibration/tpu_v4_measured.toml`](../examples/calibration/tpu_v4_measured.toml): TPU v4 with four
-factors, one for each resource and a fixed time a layer, fitted by least squares of the relative errors on Table D.2 alone
-(`-- --fit` does it again). Nothing else was fitted to anything.
+The chip is [`examples/calibration/tpu_v4_measured.toml`](../examples/calibration/tpu_v4_measured.toml): a TPU v4 with
+four factors, of which three are for a resource each and one is a fixed time for each layer. The factors were fitted to
+Table D.2 alone, by least squares of the relative errors (`-- --fit` fits them again). Nothing else was fitted.
 
-* `matmul`, `hbm`: what large products and reads of weights reach of the chip's peaks.
-* `network`: ESTI counts all six links, 270 GB/s. A collective over one of the three torus axes has two of them, one over two
-  axes four: a third to two thirds is what there is to reach.
-* `overhead.layer`: what a layer takes however little there is to do. A decode step of few sequences spends about
-  half of its time there; no plan can change it, so it weighs in no choice.
+* `matmul` and `hbm` say which part of the chip's peaks large products and reads of weights reach.
+* `network` says which part of the bandwidth of the network is reached. ESTI counts all six links of a chip, 270 GB/s. A
+  collective over one of the three torus axes uses two of the links, and one over two axes uses four. So it can reach
+  a third or two thirds at most.
+* `overhead.layer` is the time that a layer takes even with very little work. A decode step of few sequences spends about
+  half of its time there. No plan can change this time, so it does not affect the choice of a plan.
 
-A step is the sum of its kernels, its moves and the overhead. Moves hidden behind arithmetic (the paper's looped
-CollectiveEinsum) are not modelled as such; what that saves is in the factors.
+The time of a step is the sum of the times of its kernels, its moves and the overhead. The paper hides some moves behind
+arithmetic (its looped CollectiveEinsum). The model does not have such loops here; the factors contain what they save.
 
-The plans of Table D.2 and of \"as in the paper\" have the paper's layouts pinned (`examples/calibration/*.shard`). The
-embedding is not in the programs: 4.7 of PaLM's 540 billion parameters, which is why a utilisation is 1 % lower than
-the time alone would make it.
+The plans of Table D.2 and in the column \"as in the paper\" have the layouts of the paper, which are pinned in
+`examples/calibration/*.shard`. The programs leave out the embedding, which has 4.7 of the 540 billion parameters of PaLM.
+So a utilisation is 1 % lower than the paper would compute from the same time.
 
 ";
 
@@ -163,9 +164,9 @@ fn quoted(chip: &Hardware) -> String {
         .ok();
     }
     text.push_str(
-        "\nAttention's share comes out between the two that the paper gives, which are of an 8-layer model; the bytes of the
-cache are the same in both. Utilisation inherits what the high-throughput prefill of Table 2 misses: the paper hides
-most of the gathering of weights behind the products.\n\n",
+        "\nThe paper gives two shares of attention, both of a model with 8 layers; the predicted shares lie between them. The cache
+has the same bytes in both. The predicted utilisation is too low for the same reason as that of the high-throughput
+prefill in Table 2: the paper hides most of the gathers of weights behind the products, and the model does not.\n\n",
     );
     text
 }
@@ -205,9 +206,9 @@ fn table_d2(points: &[Point]) -> String {
         writeln!(text, "\nMedian error, {column}: {:.1} %.", median(of_column)).ok();
     }
     text.push_str(
-        "\nMT-NLG comes out up to a sixth too fast at small batches: its blocks are serial, two halves that wait for one another,
-and the model knows one overhead for each layer, whatever is in it. A second factor for halves would mend the column, and
-would rest on it alone.\n",
+        "\nMT-NLG is predicted up to a sixth too fast at small batches. Its blocks are serial: each has two halves, and the second
+waits for the first. The model has one overhead for each layer, whatever the layer contains. A second factor for
+halves would correct the column, but it would be fitted to this column alone.\n",
     );
     text
 }
