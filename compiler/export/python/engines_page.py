@@ -11,30 +11,36 @@ SAME = 0.02
 HEAD = """\
 # What XLA sends, beside what the plan sends
 
-Each layer of `examples/` is compiled by XLA at its own sizes, without being run, in three forms: as the source has it, given
-where its parameters and results lie and nothing else (**specs**); with a constraint on every move of the plan (**moves**,
-`export jax --style constraints`); and as the plan, every collective written out (**plan**). The bytes that a device sends are
-counted in what comes out, loops as often as they are run, and stand here in parts of what the plan says that it sends: 1 is as
-much, 2 twice as much. XLA:CPU compiles for virtual devices, with floats of 32 bits (it has no collectives of 16), and the
-plan's bytes are counted so beside it; XLA:TPU compiles ahead of time for slices of v5p, without a chip, with the plan's
-dtypes. The plan of an example is that of the hardware its file names.
+XLA compiles each layer of `examples/` at its own sizes, in three forms; nothing is run.
 
-The page is written by
+* **specs**: the source, with the layouts of its parameters and results and no others;
+* **moves**: the same with a constraint on every move of the plan (`export jax --style constraints`);
+* **plan**: the plan, with every collective written out.
+
+The bytes that a device sends are counted in the compiled program; a collective in a loop counts as often as it is run. The
+table divides them by the bytes that the plan sends: 1 is as many, 2 is twice as many. XLA:CPU compiles for virtual devices.
+It has no collectives of 16 bits, so floats have 32 bits there, and the bytes of the plan are counted with 32 bits, too.
+XLA:TPU compiles ahead of time for slices of v5p, without a chip, with the dtypes of the plan. The plan of an example is for
+the hardware that its file names.
+
+This command writes the page:
 
 ```sh
 compiler/export/python/run --engines
 ```
 
-which takes some ten minutes for the CPU and an hour for the TPU on two cores, needs Python and a network, and counts anew what
-is not under `target/engines`.
+On two cores it takes some ten minutes for the CPU and an hour for the TPU. It needs Python and a network. It does not
+count again what is under `target/engines`.
 
-Bytes are those of rings, of K devices and the larger buffer D: a gather, a scatter and an all-to-all send D (K-1)/K, an
-all-reduce twice that, a permute D. What XLA:TPU spells as a fusion around an all-reduce and a slice is a reduce-scatter.
+The bytes are those that rings send. For K devices and a larger buffer of D bytes, a gather, a scatter and an all-to-all send
+D (K-1)/K, an all-reduce sends twice that, and a permute sends D. XLA:TPU writes a reduce-scatter as a fusion around an
+all-reduce and a slice; it is counted as a reduce-scatter.
 
-That every move is given and twice the bytes are sent has one cause on both: XLA makes an all-reduce and a slice of what the plan
-scatters, on the CPU wherever a constraint asks for it, on the TPU also where the module writes the scatter along a minor-most dim that
-is small on each device (the column of the plan there). XLA:TPU also makes of some gathers, most of those over all chips, an all-reduce
-of zeros with each device's own block written in.
+Where every move is given and twice the bytes are sent, the cause is the same on both platforms: XLA replaces a reduce-scatter
+of the plan by an all-reduce and a slice. XLA:CPU does so wherever a constraint asks for the reduce-scatter. XLA:TPU also does
+so where the module writes the reduce-scatter along a minor-most dim that is small on each device; this is in its column
+*plan*. XLA:TPU also replaces some gathers, mostly those over all chips, by an all-reduce: each device writes its own block
+into zeros, and the results are added.
 """
 
 TABLE = """
@@ -45,40 +51,40 @@ TABLE = """
 # Why XLA sends less than the plan, given specs alone: what was read in the compiled modules.
 WHY = {
     "book/context_parallel block": (
-        "XLA leaves the queries where they lie and gathers keys and values; the plan changes queries, keys, values and the result "
-        "from positions to heads and back by four all-to-alls. The best plan that gathers the keys is 3.6 % slower "
-        "(`--why-not all-gather:k`)."
+        "XLA leaves the queries where they are and gathers keys and values. The plan uses four all-to-alls, which take "
+        "queries, keys and values from a split of positions to a split of heads, and the result back. The best plan that "
+        "gathers the keys is 3.6 % slower (`--why-not all-gather:k`)."
     ),
     "language/models tower": (
-        "XLA reduces on every device where the plan scatters and gathers: the same bytes, less the few sums that a norm over "
-        "a split dim takes."
+        "XLA uses all-reduces where the plan uses a reduce-scatter and an all-gather. Both send the same bytes, but a "
+        "norm over a split dim needs a few more sums, which only the plan sends."
     ),
     "language/weights_with_the_host mlp": (
-        "XLA gives every device the whole weights from its host. The plan has each device fetch a part, and gathers the rest "
-        "over the chips' own links, which are faster."
+        "In the program of XLA, every device fetches the whole weights from its host. In the plan, each device fetches a "
+        "part and gathers the rest over the links between the chips, which are faster."
     ),
     "models/mamba_2 prefill": (
-        "XLA keeps the prompt split over its positions: a neighbour sends the three in front of each block for the "
-        "convolution, and chunks are on the devices that have their positions. No plan has that: `conv` takes its dim whole, so "
-        "that all-to-alls bring the prompt to a split over groups and back."
+        "XLA keeps the prompt split over its positions: a neighbour sends the three positions in front of each block, "
+        "which the convolution reads, and each chunk is on the devices that have its positions. No plan does that: `conv` "
+        "needs its dim whole, so all-to-alls take the prompt to a split over groups and back."
     ),
     "llama/llama_3_70b_model llama.decode": (
-        "The weights of attention lie whole on every device. XLA has each device multiply its own rows of the batch by all of "
-        "them; the plan has it read a part of the weights and sends the few activations: in decoding, reading weights is what "
-        "takes time."
+        "Every device has the whole weights of attention. In the program of XLA, each device multiplies its own rows of "
+        "the batch by all of them. In the plan, each device reads a part of the weights and sends the activations, which "
+        "are few: decoding spends most of its time on reading weights."
     ),
     "llama/llama_3_70b_phases block.decode": (
-        "The same: with `h` left where it lies a device reads the whole of `wq`, and the best plan with that is 50.1 us "
-        "slower (`--why`)."
+        "The reason is the same. Where `h` is not moved, a device reads the whole of `wq`; the best plan that does so is "
+        "50.1 us slower (`--why`)."
     ),
     "llama/more_devices_than_kv_heads attention.one": (
-        "XLA completes the softmax over positions that are split by two small all-reduces, of maxima and of sums. The plan "
-        "moves the scores to split heads and back: more bytes, and fewer steps, each of which waits for the network's "
-        "latency."
+        "XLA completes the softmax over split positions by two small all-reduces, one of maxima and one of sums. The plan "
+        "moves the scores to split heads and back. This sends more bytes in fewer steps, and each step waits for the "
+        "latency of the network."
     ),
     "moe/deepspeed_1_3b_moe_128 experts": (
-        "XLA moves the tokens by all-to-alls over all axes of the experts; the plan gathers them over `p` and goes by all-to-all "
-        "over `d`. The best plan with all-to-alls over `p` is 1.60 us slower (`explain`)."
+        "XLA moves the tokens by all-to-alls over all axes of the experts. The plan gathers them over `p` and uses an "
+        "all-to-all over `d`. The best plan with all-to-alls over `p` is 1.60 us slower (`explain`)."
     ),
 }
 
@@ -145,9 +151,9 @@ def summary(layers, platform):
         less = sum(p < 1 - SAME for p in parts)
         more = sum(p > 1 + SAME for p in parts)
         lines.append(
-            f"* {platform.upper()}, {said[style]}: of {len(parts)} layers less in {less}, as much in "
-            f"{len(parts) - less - more}, more in {more}; {median(parts):.3g} times the plan's bytes in the median, "
-            f"{max(parts):.3g} at most."
+            f"* {platform.upper()}, {said[style]}: of {len(parts)} layers, {less} send less than the plan, "
+            f"{len(parts) - less - more} as much and {more} more. The median is {median(parts):.3g} times the plan's "
+            f"bytes, the maximum {max(parts):.3g} times."
         )
     return lines
 
@@ -180,16 +186,17 @@ def page(folder):
         )
     out = [HEAD, TABLE.rstrip("\n"), *rows, ""]
     out.append(
-        "`-`: a value at the boundary is partial, which the source alone cannot say. `?`: see the end of the page. Where the "
-        "plan sends nothing, bytes stand in place of parts.\n"
+        "`-`: a value at the boundary is partial, which specs cannot say. `?`: nothing was counted; the end of the page says "
+        "why. Where the plan sends nothing, the table has the bytes themselves.\n"
     )
     out.append("## In all\n")
     for platform in PLATFORMS:
         out += summary(counted[platform][0], platform)
     out += ["", "## Where XLA sends less, given specs alone\n"]
     out.append(
-        "A plan is the fastest of its space by the cost model, not the one that sends least. What XLA does instead was read in "
-        "the compiled modules and what it would cost in `explain`; where no time is named, the reason is ours.\n"
+        "A plan is the fastest plan of the plan space by the cost model, and not the plan that sends least. What XLA does was "
+        "read in the compiled modules, and `explain` says what that would cost. Where no time is given, the reason is an "
+        "opinion.\n"
     )
     for key in everything:
         parts = {p: part(counted[p][0].get(key, {}), "specs") for p in PLATFORMS}

@@ -93,7 +93,8 @@ rules! {
     /// A shift, part by part.
     SHIFT_IN_PARTS = Logical, "shift_in_parts_takes_the_end_of_the_part_before",
         "shift(a over L, n) is computed in parts of L: each part begins with the last n \
-            positions of the part before, and its own positions except its last n follow";
+            positions of the part before (with zeros in the first part), and its own positions \
+            except its last n follow";
     /// A convolution, part by part.
     CONV_IN_PARTS = Logical, "conv_in_parts_adds_what_the_part_before_reaches",
         "conv(a, w over L, T) is computed in parts of L: in each part conv(a, w), and its \
