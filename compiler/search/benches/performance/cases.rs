@@ -17,7 +17,8 @@ const LLAMA: &str = include_str!("../programs/llama.shard");
 /// The chip of every program, by its name in `hardware` lines.
 pub(crate) const CHIP: &str = "tpu-v4-flat";
 
-/// Meshes of 64 devices with more and more axes. What the files call `y` and `z` becomes these axes.
+/// Meshes of 64 devices with more and more axes. What the files call `y` and `z` becomes these
+/// axes.
 const MESHES: [(&str, &str, &str); 5] = [
     ("x=64", "", ""),
     ("x=4, y=16", "y", ""),
