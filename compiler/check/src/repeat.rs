@@ -236,21 +236,19 @@ fn put_in_place_of(program: &Program, value: ValueId) -> Option<ValueId> {
                 }
             }
             Def::Pin { operand, .. } => rest.push(*operand),
-            Def::Op { op, operands } if keeps_positions(op) => rest.extend(operands),
+            Def::Op { op, operands } if moves_or_maps(op) => rest.extend(operands),
             Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => {}
         }
     }
     found.pop_first().filter(|_| found.is_empty())
 }
 
-/// Whether an op works element by element, or moves positions and leaves their elements as they
-/// are.
-fn keeps_positions(op: &Op) -> bool {
+/// Whether an op works element by element, or moves values to other positions and puts at most
+/// zeros between them.
+fn moves_or_maps(op: &Op) -> bool {
     op.row().is(Flag::Elementwise)
-        || matches!(
-            op,
-            Op::Append { .. } | Op::SliceDim { .. } | Op::Concat { .. } | Op::Shift { .. }
-        )
+        || op.row().is(Flag::KeepsValues)
+        || matches!(op, Op::Pad { .. } | Op::Shift { .. })
 }
 
 /// The cache parameter that a value is with appended positions, pins and casts.

@@ -194,6 +194,27 @@ fn a_repeated_layer_reads_a_cache_of_the_model_but_gives_none_back() {
     );
 }
 
+#[test]
+fn a_cache_whose_positions_move_is_a_state_of_a_repeated_layer() {
+    for moved in [
+        "shift(keep over W, 1)",
+        "pad(slice(keep, W -> V, 0), V -> W, 1)",
+        "concat(slice(keep, W -> V, 1), a, V, L -> W)",
+        "rename(rename(keep, W -> R), R -> W)",
+        "merge(shift(split(keep, W -> JK) over J, 1), JK -> W)",
+    ] {
+        let p = program(&format!(
+            "mesh x=4\ndim B = 8\ndim W = 4\ndim V = 3\ndim L = 1\ndim R = W\ndim J = 2\ndim K = 2\n\
+             layer win(a: f32 BL, keep: cache f32 BW?) -> (out: f32 BL, next: f32 BW?) repeat 4 {{\n\
+             let moved = {moved}\nlet out = a + sum(moved over W)\nreturn (out, moved)\n}}\n\
+             model net(a: f32 BL) -> f32 BL {{ return win(a) }}"
+        ));
+        let states: Vec<&str> =
+            p.outputs.iter().filter(|o| o.state).map(|o| o.name.as_str()).collect();
+        assert_eq!(states, ["win.next"], "{moved}");
+    }
+}
+
 const KINDS: &str = "mesh x=2, y=2\ndim B = 8\ndim E = 8\ndim F = E\ndim L = 1\ndim S = 4
 layer block(x: bf16 BLE?l, m: bf16 B_xLE?l, w: weight bf16 EF?, keys: cache bf16 B_xSF)
   -> (y: bf16 BLE?l, k: bf16 B_xSF) repeat KINDS {
