@@ -36,11 +36,11 @@ impl LayerChecker<'_, '_> {
             ast::ExprKind::Named { value, .. } => return self.term(value),
             ast::ExprKind::Neg { operand, .. } => match self.term(operand)? {
                 Term::Number { value, text, .. } => {
-                    return Some(Term::Number {
-                        value: -value,
-                        text: format!("-{text}"),
-                        span: expr.span,
-                    });
+                    let text = match text.strip_prefix('-') {
+                        Some(positive) => positive.to_string(),
+                        None => format!("-{text}"),
+                    };
+                    return Some(Term::Number { value: -value, text, span: expr.span });
                 }
                 term => {
                     let value = self.one(term, operand)?;

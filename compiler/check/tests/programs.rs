@@ -317,6 +317,19 @@ fn rope_counts_from_the_front_or_to_the_end_of_a_dim() {
 }
 
 #[test]
+fn a_number_that_is_negated_twice_is_told_without_a_sign() {
+    let told = |number: &str| {
+        let text = format!("dim B = 8\nlayer f(a: int8 B) -> int8 B {{ return a + {number} }}");
+        let found = check(&text).diagnostics.remove(0);
+        (found.message, found.helps)
+    };
+    let (message, helps) = told("9000000000000");
+    assert_eq!(message, "9000000000000 is no int8, the dtype that it takes from the other operand");
+    assert_eq!(told("-(-9000000000000)"), (message, helps));
+    assert!(told("-(-(-300))").0.starts_with("-300 is no int8"));
+}
+
+#[test]
 fn an_einsum_has_the_dtype_that_it_states_or_that_of_its_product() {
     let text = "dim B = 2\ndim E = 4\ndim F = 4\nlayer f(a: bf16 BE, b: bf16 EF, c: int8 BE, d: int4 EF) -> f32 BF {
   let plain = einsum(a, b -> BF)
