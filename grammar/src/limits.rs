@@ -13,7 +13,7 @@ pub const MAX_NESTING: usize = 64;
 /// counts. Code that walks a tree may recurse this deep.
 pub const MAX_TREE_DEPTH: usize = 256;
 
-/// The most characters of a number.
+/// The most digits of a number, those of its exponent with them.
 pub const MAX_NUMBER_DIGITS: usize = 64;
 
 /// The most digits of a whole number in a dim, a mesh size, a repeat count or a slice start: every

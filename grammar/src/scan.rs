@@ -176,11 +176,18 @@ fn fault(kind: TokenKind, text: &str) -> Option<SyntaxErrorKind> {
         }
         TokenKind::UnclosedText => Some(SyntaxErrorKind::UnclosedString),
         TokenKind::Word if text.len() > MAX_NAME_BYTES => Some(SyntaxErrorKind::NameTooLong),
-        TokenKind::Number if text.len() > MAX_NUMBER_DIGITS => {
+        TokenKind::Number if digits(text) > MAX_NUMBER_DIGITS => {
             Some(SyntaxErrorKind::TooManyDigits { limit: MAX_NUMBER_DIGITS })
         }
+        // Digits with letters behind them are read as a name by whoever wrote them.
+        TokenKind::Number if text.len() > MAX_NAME_BYTES => Some(SyntaxErrorKind::NameTooLong),
         _ => None,
     }
+}
+
+/// How many digits a token has.
+fn digits(text: &str) -> usize {
+    text.bytes().filter(u8::is_ascii_digit).count()
 }
 
 /// The error of a comment of another language, with an edit that makes each line a comment.

@@ -44,6 +44,12 @@ says! {
         where `let` could stand | let"];
     a_misspelt_over: body("let h = sum(a ovr A)") => ["2:15 unknown word `ovr`, where `over` \
         could stand | over"];
+    a_number_of_64_digits_with_a_point_and_a_sign_is_none_too_many:
+        body(&format!("let h = a * 0.{}e-10", "1".repeat(61))) => [];
+    a_number_of_65_digits_is_too_long: body(&format!("let h = a * {}", "1".repeat(65))) =>
+        ["2:13 this number has more than 64 digits"];
+    letters_behind_a_number_are_no_digits: body(&format!("let h = a * 1{}", "q".repeat(200))) =>
+        ["2:13 this name is longer than 128 bytes"];
     an_unclosed_parenthesis: body("let h = gelu(a") => ["2:13 this `(` is never closed by a `)` | \
         put `)` behind `a`"];
     an_unclosed_bracket: body("let h: [A, B = a") => ["2:8 this `[` is never closed by a `]`"];
