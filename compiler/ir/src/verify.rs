@@ -50,6 +50,16 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
             broken[id.index()] = true;
         }
     }
+    for output in &plan.outputs {
+        let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
+            same_dims(&i.dims, &output.dims)
+                && output.dims.iter().enumerate().all(|(n, d)| !output.dims[..n].contains(d))
+        });
+        if !sound {
+            let kind = VerifyErrorKind::BadOutput(output.name.clone());
+            errors.push(VerifyError { id: None, what: "plan", kind });
+        }
+    }
     if let (true, Err(id)) = (errors.is_empty(), crate::composite::in_pieces(plan)) {
         let instr = plan.instruction(id);
         let whole = instr.origin.piece_of.clone().unwrap_or_default();
@@ -71,16 +81,6 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
             what: plan.instruction(id).kind.name(),
             kind,
         }));
-    }
-    for output in &plan.outputs {
-        let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
-            same_dims(&i.dims, &output.dims)
-                && output.dims.iter().enumerate().all(|(n, d)| !output.dims[..n].contains(d))
-        });
-        if !sound {
-            let kind = VerifyErrorKind::BadOutput(output.name.clone());
-            errors.push(VerifyError { id: None, what: "plan", kind });
-        }
     }
     if errors.is_empty()
         && let Err(error) = verify_folds(plan)
