@@ -62,12 +62,11 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
     }
     if let (true, Err(id)) = (errors.is_empty(), crate::composite::in_pieces(plan)) {
         let instr = plan.instruction(id);
-        let whole = instr.origin.piece_of.clone().unwrap_or_default();
-        errors.push(VerifyError {
-            id: Some(id),
-            what: instr.kind.name(),
-            kind: VerifyErrorKind::NoPiece(whole),
-        });
+        let kind = match &instr.origin.piece_of {
+            Some(whole) => VerifyErrorKind::NoPiece(whole.clone()),
+            None => VerifyErrorKind::UnmarkedPiece,
+        };
+        errors.push(VerifyError { id: Some(id), what: instr.kind.name(), kind });
     }
     if errors.is_empty() {
         let wrong = match attentions(plan) {

@@ -329,14 +329,32 @@ fn the_word_behind_of_is_held_to_what_the_instructions_compute() {
             if own.as_deref() != word {
                 *own = word.map(str::to_string);
                 let errors = verify(&mutant).expect_err("a forged word");
-                assert!(
-                    matches!(errors[0].kind, VerifyErrorKind::NoPiece(_)),
-                    "%{} of {word:?}: {errors:?}",
-                    id.0
-                );
+                let of_piece = match word {
+                    Some(_) => matches!(errors[0].kind, VerifyErrorKind::NoPiece(_)),
+                    // Where the first piece has no mark, the second begins no composite.
+                    None => matches!(
+                        errors[0].kind,
+                        VerifyErrorKind::NoPiece(_) | VerifyErrorKind::UnmarkedPiece
+                    ),
+                };
+                assert!(of_piece, "%{} of {word:?}: {errors:?}", id.0);
             }
         }
     }
+}
+
+#[test]
+fn a_piece_without_a_mark_is_told_that_it_has_none() {
+    let text = IN_PIECES.replace("%5 = exp %4 : bf16 BE_x of p", "%5 = exp %4 : bf16 BE_x");
+    let plan = parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    let errors = verify(&plan).expect_err("a piece without a mark");
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "%5 map: it is among the pieces of a softmax or norm, and not marked `of` it as these are"
+        ]
+    );
 }
 
 #[test]

@@ -122,6 +122,9 @@ pub enum VerifyErrorKind {
     /// An instruction is marked as a piece of a softmax or a norm, and is none.
     #[error("it is `of {0}`, and no part of a softmax or norm of that name in pieces")]
     NoPiece(String),
+    /// An instruction is among the pieces of a softmax or a norm, and is not marked as one of them.
+    #[error("it is among the pieces of a softmax or norm, and not marked `of` it as these are")]
+    UnmarkedPiece,
     /// An instruction is marked `as attention`, and is part of no attention.
     #[error("it is `as attention`, and the ops around it are none that run as one kernel")]
     NoAttention,
