@@ -2,7 +2,7 @@
 //! changed execution finds.
 
 use shard_cost::{Hardware, Memory, price};
-use shard_ir::{Execution, Plan, Work};
+use shard_ir::{Execution, InstrId, Plan, Work};
 use shard_runtime::{Report, RunError, RunOptions, run_on_streams};
 use shard_schedule::overlap::{ExecutionError, executable, verify_execution, verify_times};
 use shard_schedule::{overlap, verify_timeline};
@@ -83,6 +83,25 @@ fn a_task_takes_what_the_chip_takes_for_it_on_the_streams_that_it_needs() {
     execution.streams.pop();
     let wrong = matches!(verify_times(&execution, &chip), Err(ExecutionError::Streams { .. }));
     assert!(wrong);
+}
+
+#[test]
+fn no_task_makes_a_parameter_or_a_constant() {
+    let text = "layer l\ndims B=8\n%0 = parameter x : f32 B\n%1 = constant 2.0 : f32 []\n\
+        %2 = mul %0, %1 : f32 B @y\nreturn y = %2 : B\n";
+    let (execution, _) = executed(text, "h100");
+    for id in [InstrId(0), InstrId(1)] {
+        let mut bad = execution.clone();
+        let mut first = bad.tasks[0].clone();
+        (first.members, first.waits) = (vec![id], Vec::new());
+        (first.start, first.finish) = (bad.tasks[0].start, bad.tasks[0].start);
+        bad.tasks.push(first);
+        let at = bad.tasks.len() - 1;
+        assert_eq!(verify_execution(&bad), Err(ExecutionError::NotRun { task: at, id }));
+        let mut bad = execution.clone();
+        bad.tasks[0].members.insert(0, id);
+        assert_eq!(verify_execution(&bad), Err(ExecutionError::NotRun { task: 0, id }));
+    }
 }
 
 /// A block of a model that leaves a state in place of its cache: `repeat` applications.

@@ -15,6 +15,14 @@ pub enum ExecutionError {
     /// not exist.
     #[error("task {0} is of an instruction or on a stream that there is not")]
     Unknown(usize),
+    /// A task of a parameter or a constant, which no task makes.
+    #[error("task {task} is of %{}, a parameter or a constant, which no task makes", id.0)]
+    NotRun {
+        /// The task.
+        task: usize,
+        /// The parameter or constant.
+        id: InstrId,
+    },
     /// A task that waits for one that does not come before it.
     #[error("task {task} waits for task {by}, which does not come before it")]
     Waits {
@@ -118,20 +126,16 @@ fn task_name(work: Work) -> String {
     }
 }
 
-/// Checks that tasks name instructions and streams that exist, start when the tasks that they wait
-/// for and those that make what they read are done, are on each stream one at a time, and touch
-/// only buffers that are held; that no two buffers that are held at once share bytes; and that the
-/// peak is that of the buffers.
+/// Checks that tasks name streams that exist and instructions that exist and are no parameters or
+/// constants; that a task starts when the tasks that it waits for and those that make what it reads
+/// are done; that each stream runs one task at a time; that tasks touch only buffers that are held;
+/// that no two buffers that are held at once share bytes; and that the peak is that of the buffers.
 pub fn verify_execution(execution: &Execution) -> Result<(), ExecutionError> {
     verify_names(execution)?;
     verify_times(execution)?;
     let accesses = Accesses::of(execution, &execution.tasks);
     let plan = &execution.plan;
-    let is_run = |id: &InstrId| match plan.instruction(*id).kind {
-        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
-        InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
-    };
-    if let Some(id) = plan.ids().filter(is_run).find(|id| !accesses.is_made(*id)) {
+    if let Some(id) = plan.ids().find(|id| is_run(plan, *id) && !accesses.is_made(*id)) {
         return Err(ExecutionError::NotMade(id));
     }
     for (at, task) in execution.tasks.iter().enumerate() {
@@ -144,6 +148,15 @@ pub fn verify_execution(execution: &Execution) -> Result<(), ExecutionError> {
     verify_apart(&execution.buffers)?;
     let (found, said) = (peak(&execution.buffers), execution.peak_bytes);
     if found == said { Ok(()) } else { Err(ExecutionError::Peak { found, said }) }
+}
+
+/// Whether tasks make the value of an instruction; parameters and constants are there from the
+/// start.
+fn is_run(plan: &Plan, id: InstrId) -> bool {
+    match plan.instruction(id).kind {
+        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
+        InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
+    }
 }
 
 fn exists(plan: &Plan, id: InstrId) -> bool {
@@ -165,6 +178,9 @@ fn verify_names(execution: &Execution) -> Result<(), ExecutionError> {
             && !task.members.is_empty();
         if !known {
             return Err(ExecutionError::Unknown(at));
+        }
+        if let Some(id) = task.members.iter().find(|id| !is_run(plan, **id)) {
+            return Err(ExecutionError::NotRun { task: at, id: *id });
         }
         if let Some(by) = task.waits.iter().find(|by| **by >= at) {
             return Err(ExecutionError::Waits { task: at, by: *by });
