@@ -130,7 +130,12 @@ impl Adds {
 
 /// Whether a value is a constant, pinned or not.
 pub(crate) fn is_constant(program: &Program, id: ValueId) -> bool {
-    matches!(program.value(program.unpinned(id)).def, Def::Constant(_))
+    constant(program, id).is_some()
+}
+
+/// The number that a value is, pinned or not; `None` of any other value.
+pub(crate) fn constant(program: &Program, id: ValueId) -> Option<f64> {
+    program.value(program.unpinned(id)).def.constant()
 }
 
 /// The op of a value, with the types of its operands and its result; `None` for a value that is not
@@ -288,7 +293,7 @@ impl<'a> Works<'a> {
                 dims: &program.value(value).dims,
                 sizes: &sizes[at],
                 dtype: program.value(value).dtype,
-                constant: is_constant(program, value),
+                constant: constant(program, value),
                 statistics: statistics[at],
             };
             let read: Vec<LocalTensor<'_>> =

@@ -11,7 +11,7 @@ use shard_ir::{
 };
 
 use crate::actions::Site;
-use crate::kernel::{Kernel, is_constant, site};
+use crate::kernel::{Kernel, constant, site};
 
 /// The last kernel of a composite whose operand is read in a layout that splits the composite's
 /// dim; the time of everything before is in `before`. `None` where the composite is not done in
@@ -93,10 +93,13 @@ impl<'p> InPieces<'p> {
         let read = |by: usize, read: &Read| match read {
             Read::Operand => {
                 let value = self.program.unpinned(self.operand);
-                tensor(value.0, self.dims, &whole, is_constant(self.program, self.operand))
+                tensor(value.0, self.dims, &whole, constant(self.program, self.operand))
             }
-            Read::Piece(at) => tensor(of_piece(*at), &self.pieces[*at].dims, &local[*at], false),
-            Read::Number(_) => tensor(of_piece(self.pieces.len() + by), &[], &[], true),
+            Read::Piece(at) => tensor(of_piece(*at), &self.pieces[*at].dims, &local[*at], None),
+            Read::Number(number) => {
+                let number = number.value(&self.program.dims);
+                tensor(of_piece(self.pieces.len() + by), &[], &[], Some(number))
+            }
         };
         let operands: Vec<Vec<LocalTensor<'_>>> = (self.pieces.iter().enumerate())
             .map(|(i, piece)| piece.reads.iter().map(|of| read(i, of)).collect())
@@ -104,7 +107,7 @@ impl<'p> InPieces<'p> {
         let op = |i: usize| KernelOp {
             op: &self.pieces[i].op,
             operands: &operands[i],
-            result: tensor(of_piece(i), &self.pieces[i].dims, &local[i], false),
+            result: tensor(of_piece(i), &self.pieces[i].dims, &local[i], None),
         };
         let kernels = self.in_kernels();
         let last = kernels.last().copied();

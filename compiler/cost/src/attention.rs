@@ -141,7 +141,7 @@ pub(crate) struct InSight {
 
 /// Whether the scores that a mask hides, which it makes minus infinity, are minus infinity at the
 /// softmax: every op on the way there has to leave them so, which a map (a softcap behind the mask)
-/// need not.
+/// or a negative factor need not.
 fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
     let mut at = mask.result.value;
     loop {
@@ -151,11 +151,13 @@ fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
             return true;
         }
         let is_first = reader.operands.first().is_some_and(|operand| operand.value == at);
-        let by_number = reader.operands.last().is_some_and(|operand| operand.constant);
+        // A factor that is not positive turns minus infinity into plus infinity or NaN.
+        let number = reader.operands.last().and_then(|operand| operand.constant);
+        let by_positive = number.is_some_and(|number| number > 0.0);
         let stays = match reader.op {
             Op::Binary(Binary::Add | Binary::Minimum) => true,
             Op::Binary(Binary::Sub) => is_first,
-            Op::Binary(Binary::Mul | Binary::Div) => is_first && by_number,
+            Op::Binary(Binary::Mul | Binary::Div) => is_first && by_positive,
             Op::Binary(Binary::Maximum | Binary::Less | Binary::LessEqual | Binary::Equal) => false,
             op => op.row().is(Flag::KeepsHidden),
         };

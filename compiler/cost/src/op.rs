@@ -21,8 +21,9 @@ pub struct LocalTensor<'a> {
     pub sizes: &'a [u64],
     /// Its dtype.
     pub dtype: Dtype,
-    /// Whether it is a number of the program, moved or not: to read it costs nothing.
-    pub constant: bool,
+    /// Which number of the program it is, moved or not: to read it costs nothing. `None` of any
+    /// other value.
+    pub constant: Option<f64>,
     /// How many f32 statistics lie beside it if it is the attention over a part of the keys; else
     /// 0.
     pub statistics: u64,
@@ -186,7 +187,8 @@ pub fn kernel_reads(
     let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
         for (at, operand) in member.operands.iter().enumerate() {
-            if operand.constant || made_or_read.contains(&(operand.value, operand.sizes)) {
+            if operand.constant.is_some() || made_or_read.contains(&(operand.value, operand.sizes))
+            {
                 continue;
             }
             made_or_read.push((operand.value, operand.sizes));
@@ -278,7 +280,7 @@ fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
 fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     let product = without_scales(member.operands).filter(|_| *member.op == Op::Einsum);
     let multiplied = product.map_or_else(|| member.operands.iter().collect(), |two| two.to_vec());
-    let mut dtypes = multiplied.into_iter().filter(|o| !o.constant).map(|o| o.dtype);
+    let mut dtypes = multiplied.into_iter().filter(|o| o.constant.is_none()).map(|o| o.dtype);
     let Some(first) = dtypes.next() else { return member.result.dtype };
     dtypes.fold(first, |a, b| match (a, b) {
         (Dtype::Int8, Dtype::Int8) => Dtype::Int8,

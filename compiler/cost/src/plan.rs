@@ -398,7 +398,7 @@ fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> Local
         sizes: &local[id.index()],
         dtype: instr.dtype,
         // Also a number that a move has made partial: every device knows it.
-        constant: matches!(plan.instruction(made).kind, InstrKind::Constant(_)),
+        constant: plan.constant(made),
         statistics: plan.local_statistics(id),
     }
 }

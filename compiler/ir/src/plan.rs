@@ -107,6 +107,16 @@ pub enum Number {
     SizeOf(DimId),
 }
 
+impl Number {
+    /// Its value, where these are the dims.
+    pub fn value(self, dims: &[Dim]) -> f64 {
+        match self {
+            Number::Given(value) => value,
+            Number::SizeOf(dim) => dims[dim.index()].size as f64,
+        }
+    }
+}
+
 impl InstrKind {
     /// The `op` of JSON output: `parameter`, `einsum`, `all-gather`.
     pub fn name(&self) -> &'static str {
@@ -286,9 +296,16 @@ impl Plan {
     }
     /// The value of a number.
     pub fn number(&self, number: Number) -> f64 {
-        match number {
-            Number::Given(value) => value,
-            Number::SizeOf(dim) => self.dims[dim.index()].size as f64,
+        number.value(&self.dims)
+    }
+    /// The number that an instruction makes; `None` of any other instruction.
+    pub fn constant(&self, id: InstrId) -> Option<f64> {
+        match self.instruction(id).kind {
+            InstrKind::Constant(number) => Some(self.number(number)),
+            InstrKind::Parameter(_)
+            | InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => None,
         }
     }
     /// The global sizes of some dims.

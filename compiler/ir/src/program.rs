@@ -304,6 +304,14 @@ impl Def {
         }
     }
 
+    /// The number that it is; `None` of anything else.
+    pub fn constant(&self) -> Option<f64> {
+        match self {
+            Def::Constant(number) => Some(*number),
+            Def::Parameter { .. } | Def::Op { .. } | Def::Pin { .. } => None,
+        }
+    }
+
     /// What it is kept for, if it is a parameter.
     pub fn parameter(&self) -> Option<ParameterKind> {
         match self {

@@ -24,7 +24,7 @@ pub(crate) struct Held<'a> {
     pub(crate) dims: Cow<'a, [DimId]>,
     pub(crate) sizes: Vec<u64>,
     pub(crate) dtype: Dtype,
-    pub(crate) constant: bool,
+    pub(crate) constant: Option<f64>,
     /// The number of statistics beside it, where it is the attention over a part of the keys.
     pub(crate) statistics: u64,
 }
@@ -42,7 +42,7 @@ impl<'a> Held<'a> {
             dims: Cow::Borrowed(&held.dims),
             sizes: shape.local_sizes(layout),
             dtype: held.dtype,
-            constant: matches!(program.value(origin).def, Def::Constant(_)),
+            constant: program.value(origin).def.constant(),
             statistics: statistics.map_or(0, |of| local_statistics(shape, layout, of)),
         }
     }
@@ -125,16 +125,16 @@ impl<'a> InPieces<'a> {
                     let (piece, laid) = &pieces[*at];
                     let sizes = local(&piece.dims, laid.read());
                     let dims = Cow::Owned(piece.dims.clone());
-                    Held { value: number(*at), dims, sizes, dtype, constant: false, statistics: 0 }
+                    Held { value: number(*at), dims, sizes, dtype, constant: None, statistics: 0 }
                 }
-                Read::Number(_) => {
+                Read::Number(of) => {
                     let value = number(pieces.len() + i);
                     Held {
                         value,
                         dims: Cow::Borrowed(&[]),
                         sizes: Vec::new(),
                         dtype,
-                        constant: true,
+                        constant: Some(of.value(&program.dims)),
                         statistics: 0,
                     }
                 }
@@ -147,7 +147,7 @@ impl<'a> InPieces<'a> {
                     dims: Cow::Owned(piece.dims.clone()),
                     sizes: local(&piece.dims, laid.made),
                     dtype,
-                    constant: false,
+                    constant: None,
                     statistics: 0,
                 },
                 op: Cow::Owned(piece.op.clone()),

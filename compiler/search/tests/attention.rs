@@ -143,23 +143,35 @@ fn keys_that_are_split_count_the_pairs_of_the_busiest_device_and_are_read_as_far
     }
 }
 
+/// How many pairs of a query and a key count for each head in an attention with such scores.
+fn pairs(scores: &str) -> u128 {
+    let hardware = chip(true);
+    let text = format!(
+        "q: bf16 BLHQ, k: bf16 BSHQ, v: bf16 BSHQ) -> bf16 B_xLHQ {{
+ let s = einsum(q, k -> BHLS)\n return einsum(softmax({scores} over S), v -> BLHQ)\n}}"
+    );
+    let (flops, _) = of_attention(&plan(&text, &hardware), &hardware);
+    flops / (2 * 2 * 8 * 128)
+}
+
 #[test]
 fn a_map_behind_a_mask_shows_again_what_the_mask_hides() {
-    let hardware = chip(true);
-    let pairs = |scores: &str| {
-        let text = format!(
-            "q: bf16 BLHQ, k: bf16 BSHQ, v: bf16 BSHQ) -> bf16 B_xLHQ {{
- let s = einsum(q, k -> BHLS)\n return einsum(softmax({scores} over S), v -> BLHQ)\n}}"
-        );
-        let (flops, _) = of_attention(&plan(&text, &hardware), &hardware);
-        flops / (2 * 2 * 8 * 128)
-    };
     let (all, half) = (2048 * 2048, 2048 * 2049 / 2);
     assert_eq!(pairs("tanh(causal(s over L, S))"), all);
     assert_eq!(pairs("maximum(causal(s over L, S), -9.0)"), all);
     assert_eq!(pairs("causal(tanh(s) over L, S)"), half);
     assert_eq!(pairs("causal(s over L, S) / 3.0 - 1.0"), half);
+    assert_eq!(pairs("causal(s over L, S) * 0.5"), half);
     assert_eq!(pairs("cast(cast(causal(s over L, S), f32) + 1.0, bf16)"), half);
+}
+
+#[test]
+fn a_factor_behind_a_mask_that_is_not_positive_shows_again_what_the_mask_hides() {
+    let all = 2048 * 2048;
+    for factor in ["* -0.5", "/ -3.0", "* 0.0", "* 0.5 * -1.0"] {
+        assert_eq!(pairs(&format!("causal(s over L, S) {factor}")), all, "{factor}");
+    }
+    assert_eq!(pairs("causal(s * -0.5 over L, S)"), 2048 * 2049 / 2);
 }
 
 #[test]

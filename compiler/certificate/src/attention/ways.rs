@@ -8,7 +8,7 @@ use shard_ir::attention::local_statistics;
 use shard_ir::{AxisList, Collective, Def, DimId, Layout, MeshShape, Op, Program, ValueId, never};
 
 use super::{Attention, AttentionWay};
-use crate::kernel::{self, InLoop, Kernel, is_constant, local_sizes};
+use crate::kernel::{self, InLoop, Kernel, constant, local_sizes};
 use crate::moves::Node;
 use crate::space::Space;
 
@@ -186,7 +186,7 @@ impl<'a> MemberLayouts<'a> {
                 dims: &program.value(*value).dims,
                 sizes,
                 dtype: program.value(*value).dtype,
-                constant: is_constant(program, *value),
+                constant: constant(program, *value),
                 statistics: self.statistics(*value),
             });
             tensors.push(of_member.collect());

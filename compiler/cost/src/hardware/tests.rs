@@ -332,7 +332,7 @@ fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
                 dims: &[b, e],
                 sizes: &x,
                 dtype,
-                constant: false,
+                constant: None,
                 statistics: 0,
             },
             LocalTensor {
@@ -340,7 +340,7 @@ fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
                 dims: &[e, f],
                 sizes: &w,
                 dtype,
-                constant: false,
+                constant: None,
                 statistics: 0,
             },
         ];
@@ -352,7 +352,7 @@ fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
                 dims: &[b, f],
                 sizes: &y,
                 dtype,
-                constant: false,
+                constant: None,
                 statistics: 0,
             },
         )
@@ -384,7 +384,7 @@ fn a_product_with_a_weight_in_blocks_fills_tiles_as_the_same_product_without_sca
         dims,
         sizes,
         dtype,
-        constant: false,
+        constant: None,
         statistics: 0,
     };
     let x = tensor(0, &x, &x_sizes, Dtype::Bf16);

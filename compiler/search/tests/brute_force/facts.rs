@@ -400,7 +400,7 @@ impl<'a> Facts<'a> {
                         dims: &program.values[*id].dims,
                         sizes,
                         dtype: program.values[*id].dtype,
-                        constant: matches!(program.values[self.origin(*id)].def, Def::Constant(_)),
+                        constant: program.values[self.origin(*id)].def.constant(),
                         statistics: match *beside {
                             0 if at + 1 == all.len() => self.statistics(chain, *id),
                             beside => beside,

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{LocalTensor, Work, op_work};
-use shard_ir::{Def, Dtype, Layout, Op, Program, ValueId, never};
+use shard_ir::{Dtype, Layout, Op, Program, ValueId, never};
 
 use crate::kernel::Kernels;
 
@@ -12,7 +12,7 @@ pub(super) struct Works<'a> {
     kernels: &'a Kernels,
     program: &'a Program,
     op: &'a Op,
-    operands: Vec<(u32, ValueId, bool)>,
+    operands: Vec<(u32, ValueId, Option<f64>)>,
     result: ValueId,
     known: FxHashMap<Vec<u64>, Work>,
     key: Vec<u64>,
@@ -30,7 +30,7 @@ impl<'a> Works<'a> {
                 .iter()
                 .map(|o| {
                     let origin = kernels.origin_of(*o);
-                    (origin.0, *o, matches!(program.value(origin).def, Def::Constant(_)))
+                    (origin.0, *o, program.value(origin).def.constant())
                 })
                 .collect(),
             result: id,
@@ -67,7 +67,7 @@ impl<'a> Works<'a> {
             Some(work) => *work,
             None => {
                 let mut at = 0;
-                let mut tensor = |value: ValueId, name: u32, constant: bool| {
+                let mut tensor = |value: ValueId, name: u32, constant: Option<f64>| {
                     let v = self.program.value(value);
                     let (sizes, statistics) = (&key[at..at + v.dims.len()], key[at + v.dims.len()]);
                     at += v.dims.len() + 1;
@@ -79,7 +79,7 @@ impl<'a> Works<'a> {
                     .iter()
                     .map(|(name, value, constant)| tensor(*value, *name, *constant))
                     .collect();
-                let result = tensor(self.result, self.result.0, false);
+                let result = tensor(self.result, self.result.0, None);
                 let work = op_work(self.op, &operands, result);
                 self.known.insert(key.clone(), work);
                 work
@@ -111,7 +111,7 @@ impl<'a> Works<'a> {
             .operands
             .iter()
             .enumerate()
-            .filter(|(i, (_, _, constant))| !constant && !skipped[*i])
+            .filter(|(i, (_, _, constant))| constant.is_none() && !skipped[*i])
             .map(|(i, (_, value, _))| bytes(*value, layouts[i]))
             .sum();
         read + bytes(self.result, result) - bytes(self.operands[fed].1, layouts[fed])
