@@ -227,3 +227,18 @@ fn a_small_plan_that_is_passed_over_in_little_memory_is_found_as_if_there_were_m
     let least = small.lowered.as_ref().map(needed).expect("a plan of less memory");
     assert!(least < 182_000, "{least}");
 }
+
+/// The forward and backward pass of a block, where activations and the weights of the feed-forward
+/// are open and each gradient is stored as what it is of.
+const STEP_WITH_LABELS: &str = include_str!("training_step.shard");
+
+#[test]
+#[ignore = "slow: a training step with labels in less and less memory"]
+fn with_labels_open_a_small_plan_is_found_with_most_parameters_held() {
+    let program = program(STEP_WITH_LABELS);
+    let options = LowerOptions::default();
+    let fastest = lower(&program, &h100(80_000_000_000), &options).expect("a plan");
+    let small = smallest(&program, &h100(80_000_000_000), &options, &fastest).expect("an answer");
+    let least = small.lowered.as_ref().map(needed).expect("a plan of less memory");
+    assert!(least < 180_000_000, "{least}");
+}
