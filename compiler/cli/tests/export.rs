@@ -273,6 +273,33 @@ fn every_order_of_axes_has_a_group_and_what_dtensor_lacks_is_said() {
     assert!(ran.out.contains("    \"b\": [Shard(0), Shard(0)],\n"), "{}", ran.out);
 }
 
+/// Parameters without names, of one type, beside one that is called as they would be.
+const UNNAMED: &str = "shir 1\n\nlayer f\nhardware tpu-v4-flat\nmesh m=4\ndims B=8, E=16, F=32\n\n\
+    %0 = parameter : f32 BE\n%1 = parameter : weight f32 EF_m\n%2 = parameter p1 : weight f32 \
+    EF_m\n%3 = parameter : weight f32 EF_m\n%4 = einsum BE,EF->BF %0, %1 : f32 BF_m\n%5 = einsum \
+    BE,EF->BF %0, %2 : f32 BF_m\n%6 = sub %4, %5 : f32 BF_m\n%7 = einsum BE,EF->BF %0, %3 : f32 \
+    BF_m\n%8 = sub %6, %7 : f32 BF_m\nreturn result = %8 : BF_m\n";
+
+#[test]
+fn parameters_without_a_name_get_one_that_no_other_has() {
+    for system in ["jax", "torch"] {
+        let ran = fed(&["export", system, "-"], UNNAMED);
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{system}");
+        for function in ["def f(p0, p1_2, p1, p3):\n", "def f_unsharded(p0, p1_2, p1, p3):\n"] {
+            assert!(ran.out.contains(function), "{function} is not in:\n{}", ran.out);
+        }
+        let (_, unsharded) = ran.out.split_once("def f_unsharded").expect("it is there");
+        let read = |name: &str| unsharded.find(&format!("p0, {name})")).expect("it is read");
+        assert!(read("p1_2") < read("p1") && read("p1") < read("p3"), "{unsharded}");
+    }
+    let ran = fed(&["export", "torch", "-"], UNNAMED);
+    let plan = "TP_PLAN = {\n    \"p1_2\": \"colwise\",\n    \"p1\": \"colwise\",\n    \"p3\": \
+        \"colwise\",\n}\n";
+    assert!(ran.out.contains(plan), "{}", ran.out);
+    let ran = fed(&["export", "stablehlo", "-"], UNNAMED);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+}
+
 /// A layer in the form of Megatron-LM, with the result `y`.
 fn two_matrices(result: &str) -> String {
     format!(

@@ -1,6 +1,8 @@
 //! What the modules of every system contain for a layer: its heading, the names of its parameters
 //! and results, its constants and its functions.
 
+use std::collections::BTreeSet;
+
 use shard_ir::{InstrId, InstrKind, ParameterKind, Plan, PlanOutput};
 
 use crate::body::{Form, PythonBody, seen_by};
@@ -24,7 +26,7 @@ pub struct Exported<'a> {
 /// A parameter of a function.
 pub(crate) struct Parameter {
     pub(crate) id: InstrId,
-    /// Its name in the source.
+    /// Its name in the source; where it has none, or the name stands twice, a name of its own.
     pub(crate) name: String,
     /// Its name in Python.
     pub(crate) argument: String,
@@ -215,19 +217,27 @@ pub(crate) fn stacked_value(plan: &Plan, id: InstrId) -> bool {
         || plan.outputs.iter().any(|output| output.id == id && output.state)
 }
 
+/// The name of a parameter in the source; IR may leave it out.
+fn given_name(plan: &Plan, id: InstrId) -> Option<&str> {
+    let instr = plan.instruction(id);
+    instr.kind.parameter().and(instr.name.as_deref())
+}
+
+/// The parameters of a plan, in its order, each with a name that no other has.
 pub(crate) fn parameters(words: &dyn Words, plan: &Plan) -> Vec<Parameter> {
-    let mut taken = Taken::default();
+    let (mut names, mut arguments) = (Taken::default(), Taken::default());
+    let given: BTreeSet<&str> = plan.ids().filter_map(|id| given_name(plan, id)).collect();
     let mut out = Vec::new();
     for id in plan.ids() {
-        let instr = plan.instruction(id);
-        if let InstrKind::Parameter(kind) = instr.kind {
-            let name = instr.name.clone().unwrap_or_else(|| format!("p{}", id.0));
-            out.push(Parameter {
-                id,
-                argument: taken.fresh(&identifier(words, &name)),
-                name,
-                kind,
-            });
+        if let InstrKind::Parameter(kind) = plan.instruction(id).kind {
+            let name = match given_name(plan, id) {
+                Some(name) if !names.has(name) => name.to_string(),
+                Some(name) => names.free(name, |name| given.contains(name)),
+                None => names.free(&format!("p{}", id.0), |name| given.contains(name)),
+            };
+            names.take(&name);
+            let argument = arguments.fresh(&identifier(words, &name));
+            out.push(Parameter { id, name, argument, kind });
         }
     }
     out
@@ -275,28 +285,31 @@ pub(crate) fn replaced(plan: &Plan) -> Vec<(InstrId, usize)> {
     found
 }
 
-/// The parameters of `source` that have the names of the plan's `parameters`, each with the name of
-/// its argument.
+/// The parameters of `source` that are the plan's `parameters`, each with the name of its argument.
+/// They have the same name, or none, and the same type; several of one name and type are paired in
+/// order.
 pub(crate) fn as_source_has(
     source: &Plan,
     plan: &Plan,
     parameters: &[Parameter],
 ) -> Result<Vec<(InstrId, String)>, ExportError> {
-    let of_source = |p: &Parameter| {
+    let mut found: Vec<(InstrId, String)> = Vec::with_capacity(parameters.len());
+    for p in parameters {
         let asked = plan.instruction(p.id);
         let same = |id: &InstrId| {
             let instr = source.instruction(*id);
             let is_parameter = matches!(instr.kind, InstrKind::Parameter(_));
             is_parameter
-                && instr.name.as_ref() == Some(&p.name)
+                && instr.name == asked.name
                 && instr.dims == asked.dims
                 && instr.dtype == asked.dtype
+                && !found.iter().any(|(taken, _)| taken == id)
         };
-        let found =
+        let of_source =
             source.ids().find(same).ok_or(ExportError::Internal("the source lacks a parameter"))?;
-        Ok((found, p.argument.clone()))
-    };
-    parameters.iter().map(of_source).collect()
+        found.push((of_source, p.argument.clone()));
+    }
+    Ok(found)
 }
 
 /// A layer in its phase; `kind` stands behind its name.

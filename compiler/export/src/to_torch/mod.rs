@@ -84,7 +84,7 @@ impl TorchModule {
             layer.of_results(results, of_result),
             layer.shapes(shapes),
             placements_text(plan, placements, &layer.parameters),
-            tp_plan_text(plan, tp_plan),
+            tp_plan_text(plan, &layer.parameters, tp_plan),
             "\n\n".to_string(),
             layer.sharded(&function, Form::Devices, "on each process's own blocks")?,
             "\n\n".to_string(),
@@ -150,8 +150,8 @@ fn partial_over(layer: &Layer<'_>) -> Py {
 
 /// The constant with the plan of tensor parallelism; `None` with a comment that says why there is
 /// none.
-fn tp_plan_text(plan: &Plan, name: &str) -> String {
-    match tp_plan::tp_plan(plan) {
+fn tp_plan_text(plan: &Plan, parameters: &[Parameter], name: &str) -> String {
+    match tp_plan::tp_plan(plan, parameters) {
         Ok(styles) => {
             let entries = styles.into_iter().map(|(name, style)| (name, Py::string(style)));
             dictionary(0, &format!("{name} = "), &entries.collect::<Vec<_>>(), "")

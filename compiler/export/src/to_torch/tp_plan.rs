@@ -6,28 +6,30 @@
 //! contracted dim (`rowwise`) gives a sum that is all-reduced at once. Any other plan has no such
 //! form.
 
-use shard_ir::{
-    AxisSet, Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction,
-};
+use shard_ir::{AxisSet, Collective, DimId, InstrId, InstrKind, Op, Plan, Reduction};
+
+use crate::layer::Parameter;
 
 /// The style of each split weight, by name; or a clause that says why the plan has no such form.
-pub(crate) fn tp_plan(plan: &Plan) -> Result<Vec<(String, &'static str)>, String> {
-    let weights: Vec<InstrId> = plan.ids().filter(|id| is_weight(plan, *id)).collect();
-    let cut_by = |weight: InstrId| plan.instruction(weight).layout.split_axes();
-    let axes = weights.iter().fold(AxisSet::EMPTY, |all, weight| all.union(cut_by(*weight)));
+pub(crate) fn tp_plan(
+    plan: &Plan,
+    parameters: &[Parameter],
+) -> Result<Vec<(String, &'static str)>, String> {
+    let weights: Vec<&Parameter> = parameters.iter().filter(|p| p.kind.is_weight()).collect();
+    let cut_by = |weight: &Parameter| plan.instruction(weight.id).layout.split_axes();
+    let axes = weights.iter().fold(AxisSet::EMPTY, |all, weight| all.union(cut_by(weight)));
     if axes.is_empty() {
         return Err("no axis cuts a weight".to_string());
     }
     let mut styles = Vec::new();
-    for weight in weights.into_iter().filter(|weight| !cut_by(*weight).is_empty()) {
-        let instr = plan.instruction(weight);
-        let name = instr.name.clone().unwrap_or_default();
+    for weight in weights.into_iter().filter(|weight| !cut_by(weight).is_empty()) {
+        let (instr, name) = (plan.instruction(weight.id), &weight.name);
         let cut = (0..instr.dims.len()).find(|dim| instr.layout.axes_of(*dim).set() == axes);
         let Some(cut) = cut else {
             let text = plan.mesh.axes_text(axes.iter());
             return Err(format!("{text} cut weights, and no one dim of `{name}`"));
         };
-        let style = style(plan, axes, weight, instr.dims[cut]);
+        let style = style(plan, axes, weight.id, instr.dims[cut]);
         styles.push((name.clone(), style.map_err(|why| format!("`{name}` {why}"))?));
     }
     match plan.ids().find(|id| is_other_move(plan, axes, *id)) {
@@ -50,10 +52,6 @@ fn is_other_move(plan: &Plan, axes: AxisSet, id: InstrId) -> bool {
         InstrKind::CollectiveEinsum(fused) => !fused.axes().set().intersection(axes).is_empty(),
         InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
     }
-}
-
-fn is_weight(plan: &Plan, id: InstrId) -> bool {
-    plan.instruction(id).kind.parameter().is_some_and(ParameterKind::is_weight)
 }
 
 fn style(
