@@ -300,6 +300,25 @@ fn parameters_without_a_name_get_one_that_no_other_has() {
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
 }
 
+#[test]
+fn a_layer_in_a_phase_called_stack_is_one_of_its_stack() {
+    let source = "hardware tpu-v4-flat\nmesh x=2\ndim B = 8\nphase stack { B = 8 }\n\
+        phase two { B = 16 }\nlayer f(a: f32 B) -> f32 B repeat 3 { return a + a }\n";
+    for (system, sign) in [("jax", "#"), ("torch", "#"), ("stablehlo", "//")] {
+        let ran = fed(&["export", system, "-"], source);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        for (layer, repeat) in [
+            ("f.stack", "one of 3"),
+            ("f.stack.stack", "all 3"),
+            ("f.two", "one of 3"),
+            ("f.two.stack", "all 3"),
+        ] {
+            let heading = format!("{sign} {layer} on tpu-v4-flat, {repeat}: B=");
+            assert!(ran.out.contains(&heading), "{heading} is not in:\n{}", ran.out);
+        }
+    }
+}
+
 /// A layer in the form of Megatron-LM, with the result `y`.
 fn two_matrices(result: &str) -> String {
     format!(

@@ -11,6 +11,7 @@ use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::names::{Taken, identifier};
 use crate::python::{Py, call_line, dictionary, string};
+use crate::stack::STACK;
 use crate::words::Words;
 
 /// A layer to export, in one phase.
@@ -188,14 +189,16 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '?' } else { c }).collect()
 }
 
-pub(crate) fn heading(plan: &Plan, title: &str) -> String {
+/// What stands above the functions of a layer; `kind` stands behind its name.
+pub(crate) fn heading(plan: &Plan, kind: &str) -> String {
     let dims: Vec<String> = plan.dims.iter().map(|d| format!("{}={}", d.name, d.size)).collect();
-    let repeat = match (plan.repeat, title.ends_with(".stack")) {
+    let repeat = match (plan.repeat, kind == STACK) {
         (..2, _) => String::new(),
         (n, true) => format!(", all {n}"),
         (n, false) => format!(", one of {n}"),
     };
     let hardware = plan.hardware.as_ref().map_or(String::new(), |name| format!(" on {name}"));
+    let title = title_of(plan, kind);
     plain(&format!("{title}{hardware}{repeat}: {}", dims.join(", ")))
 }
 

@@ -6,6 +6,9 @@ use crate::body::{Form, seen_by};
 use crate::error::ExportError;
 use crate::layer::Exported;
 
+/// What stands behind the name of a layer, where the function is of its stack.
+pub(crate) const STACK: &str = ".stack";
+
 /// The mesh that all layers are on.
 pub(crate) fn one_mesh(layers: &[Exported<'_>]) -> Result<Mesh, ExportError> {
     let mesh = layers.first().map_or_else(Mesh::default, |layer| layer.plan.mesh.clone());
@@ -24,7 +27,7 @@ pub(crate) fn with_stacks(
         functions += &write(layer, "")?;
         let source = layer.source.map_or_else(|| seen_by(layer.plan, Form::Alone), Plan::clone);
         if let (Some(plan), Some(source)) = (stack(layer.plan), stack(&source)) {
-            functions += &write(&Exported { plan: &plan, source: Some(&source) }, ".stack")?;
+            functions += &write(&Exported { plan: &plan, source: Some(&source) }, STACK)?;
         }
     }
     Ok(functions)

@@ -88,7 +88,7 @@ impl JaxModule {
             Py::call("P", spec_entries(plan, id, dims, partial))
         };
         let out = [
-            format!("\n\n# {}\n", heading(plan, &layer.title)),
+            format!("\n\n# {}\n", heading(plan, kind)),
             layer.of_parameters(params, |p| spec(p.id, &plan.instruction(p.id).dims, true)),
             layer.of_results(results, |output| spec(output.id, &output.dims, partial)),
             layer.shapes(shapes),

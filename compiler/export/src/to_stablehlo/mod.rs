@@ -27,7 +27,7 @@ use crate::layer::{
 };
 use crate::names::Taken;
 use crate::specs::terms;
-use crate::stack::stack;
+use crate::stack::{STACK, stack};
 use crate::to_jax::Jax;
 
 /// The largest mesh, in devices. Each collective lists the devices of its groups, so that the text
@@ -45,11 +45,11 @@ pub fn stablehlo(plans: &[&Plan], origin: &str, floats: Floats) -> Result<String
     if mesh.devices() > MOST_DEVICES {
         return Err(ExportError::Devices { devices: mesh.devices(), most: MOST_DEVICES });
     }
-    let mut layers: Vec<(String, Plan)> = Vec::new();
+    let mut layers: Vec<(&str, Plan)> = Vec::new();
     for plan in plans {
-        layers.push((title_of(plan, ""), (*plan).clone()));
+        layers.push(("", (*plan).clone()));
         if let Some(stack) = stack(plan) {
-            layers.push((title_of(plan, ".stack"), stack));
+            layers.push((STACK, stack));
         }
     }
     let mut text = format!("// {}\n", plain(origin));
@@ -62,9 +62,10 @@ pub fn stablehlo(plans: &[&Plan], origin: &str, floats: Floats) -> Result<String
     let axes = axes.iter().map(|(name, size)| format!("{}={size}", quoted(name)));
     text.push_str(&format!("  sdy.mesh @mesh = <[{}]>\n", list(axes)));
     let mut taken = Taken::default();
-    for (title, plan) in &layers {
-        let name = taken.fresh(if layers.len() == 1 { "main" } else { title });
-        text.push_str(&format!("\n  // {}\n", heading(plan, title)));
+    for (kind, plan) in &layers {
+        let title = if layers.len() == 1 { "main".to_string() } else { title_of(plan, kind) };
+        let name = taken.fresh(&title);
+        text.push_str(&format!("\n  // {}\n", heading(plan, kind)));
         text.push_str(&function(plan, &name, floats)?);
     }
     text.push_str("}\n");

@@ -79,7 +79,7 @@ impl TorchModule {
             },
         );
         let out = [
-            format!("\n\n# {}\n", heading(plan, &layer.title)),
+            format!("\n\n# {}\n", heading(plan, kind)),
             layer.of_parameters(params, of_parameter),
             layer.of_results(results, of_result),
             layer.shapes(shapes),
