@@ -106,11 +106,7 @@ impl<'a> Lowering<'a> {
                 }
                 Turn::Branch => {
                     let in_vain = progress.branches_since(bound, self.known(), self.best.branches);
-                    if branches.len() > self.limits.branches
-                        || in_vain > self.limits.branches_in_vain
-                        || self.has_priced_long(bound)
-                        || self.has_searched_long(bound)
-                    {
+                    if self.has_branched_long(bound, branches.len(), in_vain) {
                         self.best.leave(bound, SearchLimit::Branches);
                         break;
                     }
@@ -136,6 +132,15 @@ impl<'a> Lowering<'a> {
         }
         let searched = explored.values().map(|explored| &explored.kernels);
         self.bound_by_prices(program, searched)
+    }
+
+    /// Whether the branches are at a limit: there are too many, too many since the bound rose or a
+    /// better plan was found (`in_vain`), or their prices or searches took too long.
+    fn has_branched_long(&self, bound: u64, branches: usize, in_vain: usize) -> bool {
+        branches > self.limits.branches
+            || in_vain > self.limits.branches_in_vain
+            || self.has_priced_long(bound)
+            || self.has_searched_long(bound)
     }
 
     /// Sets the bound that prices alone show on the plans within memory. Prices know nothing of
