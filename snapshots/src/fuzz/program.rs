@@ -53,8 +53,10 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
         Some(HardwareRef::BuiltIn(name)) => Hardware::built_in(&name.value),
         _ => None,
     };
-    let hardware =
+    let mut hardware =
         named.or_else(|| Hardware::built_in("tpu-v4-flat")).ok_or("a built-in chip is gone")?;
+    // The driver refuses weights in host memory for a chip that states no way there.
+    hardware.host_rate.get_or_insert(15_000_000_000);
     let mut depth = Depth::Accepted;
     for root in checked.roots.iter().take(4) {
         depth = depth.max(lowered(&file, &checked.programs[*root], &hardware, hash(case))?);
