@@ -50,7 +50,7 @@ const SEVERAL_PARAMETERS: usize = 4;
 const PART_OF_A_TRIAL: usize = 16;
 
 /// Into how many parts at most the parameters are divided, each of which is left open in turn.
-const MOST_PARTS: usize = 16;
+pub(super) const MOST_PARTS: usize = 16;
 
 /// How many rounds of such parts there are at most.
 const ROUNDS_OF_PARTS: usize = 3;
@@ -148,6 +148,12 @@ fn trials(open: &[ValueId]) -> impl Iterator<Item = &[ValueId]> {
     let mut more: Vec<&[ValueId]> = more.filter_map(|count| open.get(..count)).collect();
     more.dedup();
     open[..few].chunks(1).chain(more)
+}
+
+/// The part in which the parameter number `at` is, where so many parameters are divided into
+/// `parts` of neighbours.
+pub(super) fn part_of(at: usize, parameters: usize, parts: usize) -> usize {
+    at * parts / parameters
 }
 
 /// A program whose fastest plan is known and does not fit, or is to take less memory.
@@ -265,7 +271,7 @@ impl Fitting<'_> {
             while count <= MOST_PARTS.min(open.len()) {
                 for part in 0..count {
                     let is_kept = |at: usize| match round % 2 {
-                        0 => at * count / open.len() != part,
+                        0 => part_of(at, open.len(), count) != part,
                         _ => at % count != part,
                     };
                     let kept = open.iter().enumerate().filter(|(at, _)| is_kept(*at));

@@ -6,14 +6,10 @@ use std::collections::BTreeMap;
 use shard_ir::{Program, ValueId};
 
 use super::Fitting;
-use super::fitting::WithinMemory;
+use super::fitting::{MOST_PARTS, WithinMemory, part_of};
 use crate::memory::needed;
 use crate::stored::{open_parameters, stored_as_in};
 use crate::{Limits, LowerError, Lowered, Status};
-
-/// Into how many parts at most the open parameters are divided, each of which is left open in turn.
-/// Then there are half as many parts, and so on.
-const MOST_PARTS: usize = 16;
 
 /// Each search asks for a plan that needs less than the smallest known one by this part of its
 /// memory. Where it finds none, the next part is tried.
@@ -29,9 +25,11 @@ const PART_OF_LIMITS: usize = 40;
 const NEAR_LEAST: u64 = 32;
 
 impl Fitting<'_> {
-    /// Searches for plans that need less memory than `found`, the smallest known plan. That is the
-    /// fastest plan where it is `None`, and so for the result. With `enough` the search ends at the
-    /// first plan that needs no more bytes than that. No plan needs less than `least` bytes.
+    /// Searches for plans that need less memory than `found`, the smallest known plan; returns the
+    /// smallest of these. `None`, as `found` and as the result, is the fastest plan. One part of
+    /// the open parameters at a time is left open; once no part leads to a smaller plan, there are
+    /// half as many parts. With `enough` the search ends at the first plan that needs no more bytes
+    /// than that. No plan needs less than `least` bytes.
     pub(super) fn smaller_in_parts(
         &self,
         found: Option<Lowered>,
@@ -39,13 +37,16 @@ impl Fitting<'_> {
         enough: Option<u64>,
     ) -> Result<Option<Lowered>, LowerError> {
         let enough = enough.unwrap_or(least.saturating_add(least / NEAR_LEAST));
+        if enough < least {
+            return Ok(found);
+        }
         let mut best = found;
         let groups = self.open_groups(best.as_ref().unwrap_or(self.fastest));
         let (mut parts, mut left) = (groups.len().min(MOST_PARTS), MOST_SEARCHES);
         while parts > 0 {
             let before = self.peak(&best);
             for part in 0..parts {
-                let is_kept = |at: usize| at * parts / groups.len() != part;
+                let is_kept = |at: usize| part_of(at, groups.len(), parts) != part;
                 let kept = groups.iter().enumerate().filter(|(at, _)| is_kept(*at));
                 let kept: Vec<ValueId> = kept.flat_map(|(_, group)| group).copied().collect();
                 for saved in SAVED {
