@@ -25,7 +25,6 @@ mod settle;
 mod sides;
 pub(crate) mod split;
 mod terms;
-
 mod whole;
 
 use std::sync::Arc;
