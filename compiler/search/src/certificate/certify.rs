@@ -19,6 +19,7 @@ use crate::kernel::Kernels;
 use crate::lower::within_limits;
 use crate::memory::{DeviceMemory, Scopes};
 use crate::relax::factors::Factors;
+use crate::relax::kept::KeptCosts;
 use crate::relax::prices::{Part, Prices};
 use crate::relax::split::Goal;
 use crate::relax::{Branch, Setting};
@@ -309,10 +310,10 @@ pub(super) fn swept(
     let prices = Prices::new(factors).with_parts(factors, parts);
     let mut prices = prices.in_numbers(factors, factors.in_time(target));
     let target = target.saturating_mul(factors.ticks.unsigned_abs());
-    let (mut best, mut still) = (i64::MIN, 0);
+    let (mut best, mut still, mut kept) = (i64::MIN, 0, KeptCosts::default());
     for sweep in 0..sweeps.max(1) {
-        prices.up(factors, sweep == 0);
-        prices.down(factors);
+        prices.up(factors, sweep == 0, &mut kept);
+        prices.down(factors, &mut kept);
         let bound = prices.bound();
         still = if bound > best { 0 } else { still + 1 };
         best = best.max(bound);

@@ -7,6 +7,7 @@ use super::certify::PATIENCE;
 use super::prices::price_set;
 use crate::Limits;
 use crate::relax::factors::Factors;
+use crate::relax::kept::KeptCosts;
 use crate::relax::prices::Prices;
 
 /// The search for sets of prices that together bound every assignment of layouts to labels.
@@ -39,7 +40,7 @@ impl Witnesses<'_> {
             // Prices after a sweep up tell results apart, and prices after a sweep down tell
             // parameters apart.
             let mut upward = prices.clone();
-            upward.up(self.factors, false);
+            upward.up(self.factors, false, &mut KeptCosts::default());
             self.add(&upward, true)?;
             self.add(&prices, false)?;
         } else {
@@ -72,10 +73,10 @@ impl Witnesses<'_> {
 
     /// Sweeps until the bound is `target`, or gains nothing more.
     fn sweep(&self, factors: &Factors, prices: &mut Prices, target: u64, fresh: bool) {
-        let (mut best, mut still) = (i64::MIN, 0);
+        let (mut best, mut still, mut kept) = (i64::MIN, 0, KeptCosts::default());
         for sweep in 0..self.limits.sweeps.max(1) {
-            prices.up(factors, fresh && sweep == 0);
-            prices.down(factors);
+            prices.up(factors, fresh && sweep == 0, &mut kept);
+            prices.down(factors, &mut kept);
             let bound = prices.bound();
             still = if bound > best { 0 } else { still + 1 };
             best = best.max(bound);

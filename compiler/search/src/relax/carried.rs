@@ -8,6 +8,7 @@ use shard_ir::ValueId;
 
 use super::factors::{Factors, NodeName, ValueUse};
 use super::graph::{FAR, Graph, NodeId};
+use super::kept::KeptCosts;
 use super::prices::{Prices, use_index};
 use super::serving::{ServingCosts, add, at, least_of};
 use super::whole::Whole;
@@ -40,8 +41,9 @@ impl Prices {
             }
             return prices;
         }
-        prices.up(problem, true);
-        prices.down(problem);
+        let mut kept = KeptCosts::default();
+        prices.up(problem, true, &mut kept);
+        prices.down(problem, &mut kept);
         for id in &problem.live {
             let graph = &problem.graphs[id.index()];
             for (paid, before) in prices.paid[id.index()].iter_mut().zip(&self.paid[id.index()]) {

@@ -3,19 +3,28 @@
 use shard_ir::ValueId;
 
 use super::factors::{Factors, ValueUse};
-use super::graph::{FAR, NodeId};
+use super::graph::{FAR, Graph, NodeId};
+use super::kept::KeptCosts;
 use super::prices::{Prices, due, use_index, uses_of};
 use super::serving::{add, at};
 
 /// Up to this many layouts of a value are reached by the best tree of moves.
 const FEW_WANTED: usize = 5;
 
+/// For so many sets of wanted nodes of a value, the times of bringing the value to them are kept.
+const FEW_KEPT: usize = 16;
+
 impl Prices {
     /// The time of the plan that takes, value by value from the results back, the strategy that is
     /// cheapest at the prices; called after a sweep up. With `beside`, the price of an operand is
     /// the cost of reaching it from the layouts in which other readers have chosen to have it;
     /// without, each reader chooses by its own prices alone.
-    pub(crate) fn favoured(&mut self, problem: &Factors, beside: bool) -> i64 {
+    pub(super) fn favoured(
+        &mut self,
+        problem: &Factors,
+        beside: bool,
+        kept: &mut KeptCosts,
+    ) -> i64 {
         let mut wanted: Vec<Vec<NodeId>> = vec![Vec::new(); problem.factors.len()];
         let want = |wanted: &mut Vec<Vec<NodeId>>, v: usize, node: NodeId| {
             if !wanted[v].contains(&node) {
@@ -35,12 +44,12 @@ impl Prices {
             if wanted[v].is_empty() {
                 continue;
             }
-            let served = self.bringing_to(problem, *id, &wanted[v]);
+            let served = self.bringing_to(problem, *id, &wanted[v], kept);
             let uses = uses_of(problem, *id);
             let mut reached = Vec::with_capacity(uses.len());
             for (operand, _) in &uses {
                 let chosen: &[NodeId] = if beside { &wanted[*operand] } else { &[] };
-                reached.push(self.reached_beside(problem, *operand, chosen));
+                reached.push(self.reached_beside(problem, *operand, chosen, kept));
             }
             let paid = uses.iter().zip(&reached).map(|((operand, reader), reached)| {
                 reached.as_ref().unwrap_or(&self.paid[*operand][*reader])
@@ -72,8 +81,27 @@ impl Prices {
 
     /// For each node, the time of bringing a value from the node to all `wanted` nodes: by a tree,
     /// or to each on its own if they are many.
-    fn bringing_to(&mut self, problem: &Factors, id: ValueId, wanted: &[NodeId]) -> Vec<i64> {
-        let (nodes, graph) = (problem.nodes(id), &problem.graphs[id.index()]);
+    fn bringing_to(
+        &mut self,
+        problem: &Factors,
+        id: ValueId,
+        wanted: &[NodeId],
+        kept: &mut KeptCosts,
+    ) -> Vec<i64> {
+        let graph = &problem.graphs[id.index()];
+        let known = kept.brought(id.index(), graph);
+        if let Some(known) = known.get(wanted) {
+            return known.clone();
+        }
+        if known.len() >= FEW_KEPT {
+            known.clear();
+        }
+        let brought = self.tree_to(graph, problem.nodes(id), wanted);
+        known.insert(wanted.to_vec(), brought.clone());
+        brought
+    }
+
+    fn tree_to(&mut self, graph: &Graph, nodes: usize, wanted: &[NodeId]) -> Vec<i64> {
         let only = |node: &NodeId| {
             let mut paid = vec![-FAR; nodes];
             paid[at(*node)] = 0;
@@ -101,14 +129,15 @@ impl Prices {
         problem: &Factors,
         value: usize,
         chosen: &[NodeId],
+        kept: &mut KeptCosts,
     ) -> Option<Vec<i64>> {
         if chosen.is_empty() || chosen.len() > FEW_WANTED {
             return None;
         }
         let graph = &problem.graphs[value];
-        let mut all = self.bringing_to(problem, ValueId(value as u32), chosen);
-        let made = self.serving.reached(graph, &self.made[value]);
-        all.iter_mut().zip(made).for_each(|(all, made)| *all = add(*all, made));
+        let mut all = self.bringing_to(problem, ValueId(value as u32), chosen, kept);
+        let made = kept.reached(value, &mut self.serving, graph, &self.made[value]);
+        all.iter_mut().zip(made).for_each(|(all, made)| *all = add(*all, *made));
         all[graph.hubs()].fill(FAR);
         Some(self.serving.reached(graph, &all))
     }

@@ -3,6 +3,7 @@
 use shard_ir::{AxisSet, Program};
 
 use super::factors::Factors;
+use super::kept::KeptCosts;
 use super::prices::Prices;
 use super::settle::{Sweeps, settle};
 use super::whole::Whole;
@@ -122,8 +123,9 @@ impl Whole {
         };
         let Some(own) = problem.with_patterns(own, maxima) else { return Better::Unknown };
         let mut prices = prices.with_those_of(&problem, settled).carried_to(&problem, &own);
-        prices.up(&own, false);
-        prices.down(&own);
+        let mut kept = KeptCosts::default();
+        prices.up(&own, false, &mut kept);
+        prices.down(&own, &mut kept);
         Better::Plans { least, known: Whole { problem: own, prices } }
     }
 }

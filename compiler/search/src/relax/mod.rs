@@ -11,6 +11,7 @@ mod favoured;
 pub(crate) mod graph;
 mod groups;
 mod guide;
+pub(crate) mod kept;
 mod leap;
 mod like;
 mod made;

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shard_ir::Layout;
 
 use super::graph::Graph;
+use super::kept::KeptCosts;
 use super::prices::Serving;
 use super::serving::{add, scale};
 use super::whole::Whole;
@@ -51,8 +52,9 @@ impl MovesWithin {
         // After a sweep up, prices have all dear alternatives look dear at the results; the sweep
         // down then makes them look dear at each value in turn.
         let mut prices = prices.clone();
-        prices.up(problem, false);
-        prices.down_past(problem, &mut |id, serving| {
+        let mut kept = KeptCosts::default();
+        prices.up(problem, false, &mut kept);
+        prices.down_past(problem, &mut kept, &mut |id, serving| {
             let (v, graph) = (id.index(), &problem.graphs[id.index()]);
             found[v] = Some(MovesWithin::new(graph, &layouts[v], serving, most, problem.ticks));
         });

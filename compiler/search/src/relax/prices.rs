@@ -19,6 +19,7 @@ use shard_ir::{ValueId, never};
 use super::factors::{Factors, Renamed, ValueUse};
 use super::graph::{FAR, NodeId};
 use super::groups::Groups;
+use super::kept::KeptCosts;
 pub(crate) use super::parts::{Part, Seat};
 use super::serving::{ServingCosts, add, are_together, at, least_of};
 use super::sides::Sides;
@@ -32,9 +33,6 @@ pub(crate) struct Prices {
     pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
     pub(super) made: Vec<Vec<i64>>,
-    /// For each value with a single reader, the least cost of reaching each node, as of the last
-    /// sweep up.
-    reached: Vec<Vec<i64>>,
     /// The least cost of each op, each value, and each result: the terms of the bound, to which
     /// `sides` adds those of labels and memories.
     pub(super) op_least: Terms,
@@ -67,7 +65,6 @@ impl Prices {
         let mut prices = Prices {
             paid: vec![Vec::new(); count],
             made: vec![Vec::new(); count],
-            reached: vec![Vec::new(); count],
             op_least: Terms::zero(count),
             value_least: Terms::zero(count),
             out_least: Terms::zero(problem.outputs.len()),
@@ -176,8 +173,9 @@ impl Prices {
         uses.iter().map(|(operand, reader)| self.paid[*operand][*reader].as_slice()).collect()
     }
 
-    /// The sweep up, from the parameters to the results. With `first`, prices begin anew.
-    pub(crate) fn up(&mut self, problem: &Factors, first: bool) {
+    /// The sweep up, from the parameters to the results. With `first`, prices begin anew. `kept` is
+    /// what the sweep before kept, if there was one.
+    pub(crate) fn up(&mut self, problem: &Factors, first: bool, kept: &mut KeptCosts) {
         for i in 0..problem.live.len() {
             let id = problem.live[i];
             let (v, factor) = (id.index(), &problem.factors[id.index()]);
@@ -195,7 +193,7 @@ impl Prices {
                 *out = (*out).min(cost);
             }
             self.op_least.set(v, 0);
-            self.charge_readers(problem, id, &made, first);
+            self.charge_readers(problem, id, &made, first, kept);
             self.made[v] = made;
         }
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
@@ -227,7 +225,14 @@ impl Prices {
     }
 
     /// Divides the cost of a value among its readers.
-    fn charge_readers(&mut self, problem: &Factors, id: ValueId, made: &[i64], first: bool) {
+    fn charge_readers(
+        &mut self,
+        problem: &Factors,
+        id: ValueId,
+        made: &[i64],
+        first: bool,
+        kept: &mut KeptCosts,
+    ) {
         let v = id.index();
         let graph = &problem.graphs[v];
         let readers = self.paid[v].len();
@@ -239,14 +244,11 @@ impl Prices {
         let groups = problem.groups[v].as_ref();
         let together = groups.is_some() || are_together(readers, made.len());
         if readers == 1 || first || !together {
-            let reached = self.serving.reached(graph, made);
+            let reached = kept.reached(v, &mut self.serving, graph, made);
             for paid in &mut self.paid[v] {
-                for (price, cost) in paid.iter_mut().zip(&reached) {
+                for (price, cost) in paid.iter_mut().zip(reached) {
                     *price = if *cost >= FAR { FAR } else { cost.div_euclid(readers as i64) };
                 }
-            }
-            if readers == 1 {
-                self.reached[v] = reached;
             }
             return;
         }
@@ -256,9 +258,10 @@ impl Prices {
         }
         let prices = served_together(groups, &paid);
         let count = prices.len();
-        self.serving.insides(graph, made.len(), &prices);
+        kept.insides(v, &mut self.serving, graph, made.len(), &prices);
         drop(prices);
-        self.serving.outsides(graph, count, made);
+        let reached = kept.reached(v, &mut self.serving, graph, made);
+        self.serving.outsides(graph, count, reached);
         let raise = |paid: &mut [i64], group: usize, members: i64| {
             for (price, outside) in paid.iter_mut().zip(&self.serving.outside[1 << group]) {
                 if *price <= -FAR {
@@ -285,8 +288,8 @@ impl Prices {
 
     /// The sweep down, from the results to the parameters. It also raises the bounds on the plans
     /// with each strategy and each node.
-    pub(crate) fn down(&mut self, problem: &Factors) {
-        self.down_past(problem, &mut |_, _| {});
+    pub(crate) fn down(&mut self, problem: &Factors, kept: &mut KeptCosts) {
+        self.down_past(problem, kept, &mut |_, _| {});
     }
 
     /// The sweep down; `look` is given, for each value whose readers are priced together, the costs
@@ -294,6 +297,7 @@ impl Prices {
     pub(super) fn down_past(
         &mut self,
         problem: &Factors,
+        kept: &mut KeptCosts,
         look: &mut dyn FnMut(ValueId, &Serving<'_>),
     ) {
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
@@ -316,7 +320,7 @@ impl Prices {
         }
         for i in (0..problem.live.len()).rev() {
             let id = problem.live[i];
-            self.value_down(problem, id, look);
+            self.value_down(problem, id, kept, look);
             self.op_down(problem, id);
         }
         self.balance(problem);
@@ -425,6 +429,7 @@ impl Prices {
         &mut self,
         problem: &Factors,
         id: ValueId,
+        kept: &mut KeptCosts,
         look: &mut dyn FnMut(ValueId, &Serving<'_>),
     ) {
         let v = id.index();
@@ -443,17 +448,15 @@ impl Prices {
             self.look_again_at_readers(problem, id);
             made = std::mem::take(&mut self.made[v]);
         }
-        let shares;
         let of_all = |served: &[i64]| least_of(made.iter().zip(served).map(|(m, s)| add(*m, *s)));
-        let (served, least) = if groups.is_some() || are_together(readers, made.len()) {
+        let least = if groups.is_some() || are_together(readers, made.len()) {
             let prices = served_together(groups, &self.paid[v]);
             let count = prices.len();
             self.serving.insides(graph, made.len(), &prices);
-            match readers {
-                1 => self.serving.outside_of_one(&self.reached[v]),
-                _ => self.serving.outsides(graph, count, &made),
-            }
-            let least = of_all(&self.serving.inside[(1usize << count) - 1]);
+            let reached = kept.reached(v, &mut self.serving, graph, &made);
+            self.serving.outsides(graph, count, reached);
+            let all = (1usize << count) - 1;
+            let least = of_all(&self.serving.inside[all]);
             let members: Option<Vec<i64>> =
                 groups.map(|groups| groups.members().map(|group| group.len() as i64).collect());
             let rest = add(self.bound(), -self.value_least.of(v));
@@ -463,14 +466,17 @@ impl Prices {
             for (known, node) in self.through_node[v].iter_mut().zip(through) {
                 *known = (*known).max(add(rest, node));
             }
-            (self.serving.inside[(1usize << count) - 1].as_slice(), least)
+            pay_maker(&mut made, &self.serving.inside[all], least);
+            if readers > 1 {
+                kept.keep_insides(v, &mut self.serving, graph, &prices);
+            }
+            least
         } else {
-            shares = self.serving.shares(graph, made.len(), &self.paid[v]);
-            (shares.as_slice(), of_all(&shares))
+            let shares = self.serving.shares(graph, made.len(), &self.paid[v]);
+            let least = of_all(&shares);
+            pay_maker(&mut made, &shares, least);
+            least
         };
-        for (m, s) in made.iter_mut().zip(served) {
-            *m = if *s >= FAR { -FAR } else { least.min(FAR) - s };
-        }
         self.value_least.set(v, least);
         self.made[v] = made;
     }
@@ -525,6 +531,14 @@ impl Prices {
                 };
             }
         }
+    }
+}
+
+/// Sets what the maker of a value is paid at each node: the least cost of the value, less that of
+/// serving its readers from the node.
+fn pay_maker(made: &mut [i64], served: &[i64], least: i64) {
+    for (m, s) in made.iter_mut().zip(served) {
+        *m = if *s >= FAR { -FAR } else { least.min(FAR) - s };
     }
 }
 

@@ -89,44 +89,33 @@ impl ServingCosts {
         }
     }
 
-    /// Fills `outside` for a value with one reader; `reached` is the least cost of reaching each
-    /// node.
-    pub(crate) fn outside_of_one(&mut self, reached: &[i64]) {
-        self.outside.resize_with(2.max(self.outside.len()), Vec::new);
-        self.outside[1].clear();
-        self.outside[1].extend_from_slice(reached);
-    }
-
     /// The time of a tree of moves from one node to several that a plan can have; see
     /// [`Graph::tree_time`].
     pub(crate) fn reaching_all(&mut self, graph: &Graph, from: NodeId, wanted: &[NodeId]) -> i64 {
         graph.tree_time(from, wanted, &mut self.queue)
     }
 
-    /// Fills `outside` for all sets; `made` is the cost of making the value at each node.
+    /// Fills `outside` for all sets; `reached` is [`ServingCosts::reached`].
     /// [`ServingCosts::insides`] must have been called for the same readers.
-    pub(crate) fn outsides(&mut self, graph: &Graph, readers: usize, made: &[i64]) {
+    pub(crate) fn outsides(&mut self, graph: &Graph, readers: usize, reached: &[i64]) {
         let all = (1usize << readers) - 1;
         self.outside.resize_with((all + 1).max(self.outside.len()), Vec::new);
-        for set in (1..=all).rev() {
+        reached.clone_into(&mut self.outside[all]);
+        for set in (1..all).rev() {
             let mut cost = std::mem::take(&mut self.outside[set]);
             cost.clear();
-            if set == all {
-                cost.extend_from_slice(made);
-            } else {
-                cost.resize(made.len(), FAR);
-                let rest = all ^ set;
-                let mut other = rest;
-                while other > 0 {
-                    for ((c, o), i) in
-                        cost.iter_mut().zip(&self.outside[set | other]).zip(&self.inside[other])
-                    {
-                        *c = (*c).min(add(*o, *i));
-                    }
-                    other = (other - 1) & rest;
+            cost.resize(reached.len(), FAR);
+            let rest = all ^ set;
+            let mut other = rest;
+            while other > 0 {
+                for ((c, o), i) in
+                    cost.iter_mut().zip(&self.outside[set | other]).zip(&self.inside[other])
+                {
+                    *c = (*c).min(add(*o, *i));
                 }
-                cost[graph.hubs()].fill(FAR);
+                other = (other - 1) & rest;
             }
+            cost[graph.hubs()].fill(FAR);
             spread_within(graph, &mut cost, &mut self.queue, true);
             self.outside[set] = cost;
         }

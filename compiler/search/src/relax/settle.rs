@@ -4,6 +4,7 @@ use shard_ir::ValueId;
 
 use super::factors::Factors;
 use super::graph::FAR;
+use super::kept::KeptCosts;
 use super::leap::Leaps;
 use super::parts::PartKind;
 use super::prices::Prices;
@@ -64,21 +65,21 @@ pub(super) fn settle(
     let mut bound = i64::MIN;
     let mut whole = None;
     let mut has_met = false;
-    let mut leaps = Leaps::default();
+    let (mut leaps, mut kept) = (Leaps::default(), KeptCosts::default());
     let sweeps = limits.sweeps.max(1);
     for sweep in 0..sweeps {
         // The caller checks the stop, and takes no result when time is up.
         if limits.stop.is_time_up() {
             break;
         }
-        prices.up(problem, fresh && sweep == 0);
+        prices.up(problem, fresh && sweep == 0, &mut kept);
         if prices.bound() >= FAR {
             return (FAR, whole);
         }
         if shrink && problem.exact {
-            *plan = (*plan).min(prices.favoured(problem, sweep % 2 == 1));
+            *plan = (*plan).min(prices.favoured(problem, sweep % 2 == 1, &mut kept));
         }
-        prices.down(problem);
+        prices.down(problem, &mut kept);
         if leaps.take_back(prices, bound) {
             continue;
         }

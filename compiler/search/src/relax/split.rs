@@ -7,6 +7,7 @@ use shard_ir::{Layout, ValueId, never};
 
 use super::factors::Factors;
 use super::graph::FAR;
+use super::kept::KeptCosts;
 use super::leap::Leaps;
 use super::parts::{Part, PartKind, Seat};
 use super::prices::Prices;
@@ -63,14 +64,14 @@ impl Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let (problem, mut prices) = (problem.clone(), prices.clone());
         let goal = i64::try_from(target).unwrap_or(FAR).saturating_mul(problem.ticks).min(FAR - 1);
-        let (mut best, mut leaps) = (i64::MIN, Leaps::default());
+        let (mut best, mut leaps, mut kept) = (i64::MIN, Leaps::default(), KeptCosts::default());
         for sweep in 0..sweeps.max(1) {
-            prices.up(&problem, fresh && sweep == 0);
+            prices.up(&problem, fresh && sweep == 0, &mut kept);
             if prices.bound() >= FAR {
                 best = FAR;
                 break;
             }
-            prices.down(&problem);
+            prices.down(&problem, &mut kept);
             if leaps.take_back(&mut prices, best) {
                 continue;
             }

@@ -6,6 +6,7 @@ use shard_ir::{Layout, Program, ValueId};
 
 use super::factors::{Factors, StrategyLayouts};
 use super::graph::FAR;
+use super::kept::KeptCosts;
 use super::priced::Priced;
 use super::prices::Prices;
 use super::settle::{Sweeps, cheap_nodes, narrowed_to, settle};
@@ -31,8 +32,9 @@ impl Whole {
     pub(crate) fn under(&self, program: &Program, labels: &[Layout]) -> Whole {
         let problem = self.problem.with_labels(program, labels);
         let mut prices = self.prices.narrowed(&problem);
-        prices.up(&problem, false);
-        prices.down(&problem);
+        let mut kept = KeptCosts::default();
+        prices.up(&problem, false, &mut kept);
+        prices.down(&problem, &mut kept);
         Whole { problem, prices }
     }
 
