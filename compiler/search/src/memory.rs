@@ -7,9 +7,6 @@
 
 mod of_tables;
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
-
 use shard_cost::Memory;
 use shard_ir::{Def, Layout, MeshShape, Op, ParameterKind, Plan, Program, ValueId};
 
@@ -203,57 +200,81 @@ impl<'a> DeviceMemory<'a> {
             layouts.map(|layout| self.bytes(id, layout)).min()
         });
         for value in &problem.live {
-            let Some(held) = self.held_by_op(kernels, *value, &stored) else { continue };
+            let Some(held) = self.held_by_op(kernels, problem, *value, &stored) else { continue };
             let passes = self.passes(&passing, *value, self.program.value(*value).def.operands());
-            let least = Cell::new(u64::MAX);
-            fits = fits.allowing(*value, &|out: Layout, read: &[Layout]| {
-                let bytes = held(out, read).saturating_add(passes);
-                least.set(least.get().min(bytes));
-                bytes <= free
-            });
-            activations = activations.max(if least.get() <= free { least.get() } else { 0 });
+            let held: Vec<u64> = held.into_iter().map(|held| held.saturating_add(passes)).collect();
+            fits.keep(*value, &|strategy| held[strategy] <= free);
+            let least = held.into_iter().filter(|held| *held <= free).min();
+            activations = activations.max(least.unwrap_or(0));
         }
         (DeviceMemory { activations, ..self }, fits)
     }
 
-    /// What an op holds while it runs, beside the stored weights and caches, as a function of the
-    /// layout that it makes and of those that it reads; `None` for a value that no op makes.
+    /// What an op holds with each of its strategies while it runs, beside the stored weights and
+    /// caches; `None` for a value that no op makes.
     ///
     /// The op may be part of any kernel, so what may pass between members of a kernel counts as
     /// nothing. A weight or cache is read where it is stored, in one of the layouts in `stored`, or
     /// from a copy.
-    fn held_by_op<'r>(
-        &'r self,
-        kernels: &'r Kernels,
+    fn held_by_op(
+        &self,
+        kernels: &Kernels,
+        problem: &Factors,
         value: ValueId,
-        stored: &'r [Vec<Layout>],
-    ) -> Option<impl Fn(Layout, &[Layout]) -> u64 + 'r> {
+        stored: &[Vec<Layout>],
+    ) -> Option<Vec<u64>> {
         let Def::Op { operands, .. } = &self.program.value(value).def else { return None };
         let ends_a_kernel = !self.shares_memory(value) && !is_passed_on(kernels, value);
-        let is_held = move |operand: ValueId, layout: Layout| {
-            let (origin, viewed) = self.origin(operand);
-            match &self.program.value(origin).def {
-                Def::Op { .. } => !is_passed_on(kernels, self.program.unpinned(operand)),
-                Def::Parameter { kind: ParameterKind::Activation, .. } => true,
-                Def::Parameter { kind: ParameterKind::HostWeight, .. }
-                | Def::Constant(_)
-                | Def::Pin { .. } => false,
-                Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
-                    !viewed && !stored[origin.index()].contains(&layout)
-                }
-            }
+        let made = self.bytes_of_nodes(problem, value, &|_| ends_a_kernel);
+        let read = operands.iter().map(|operand| {
+            let (origin, viewed) = self.origin(*operand);
+            let is_held = match &self.program.value(origin).def {
+                Def::Op { .. } => !is_passed_on(kernels, self.program.unpinned(*operand)),
+                Def::Parameter { kind, .. } => match kind {
+                    ParameterKind::Activation => true,
+                    ParameterKind::Weight | ParameterKind::Cache => !viewed,
+                    ParameterKind::HostWeight => false,
+                },
+                Def::Constant(_) | Def::Pin { .. } => false,
+            };
+            let is_stored =
+                |layout| self.is_kept(origin) && stored[origin.index()].contains(&layout);
+            let held = |layout| is_held && !is_stored(layout);
+            (origin, self.bytes_of_nodes(problem, *operand, &held))
+        });
+        let read: Vec<(ValueId, Vec<u64>)> = read.collect();
+        // Of the operands with one memory the largest counts.
+        let is_first = |at: usize| !read[..at].iter().any(|(origin, _)| *origin == read[at].0);
+        let firsts: Vec<usize> = (0..read.len()).filter(|at| is_first(*at)).collect();
+        let factor = &problem.factors[value.index()];
+        let of_strategy = |strategy: usize| {
+            let nodes = factor.reads_of(strategy);
+            let of_memory = |first: &usize| {
+                let same =
+                    read.iter().zip(nodes).filter(|((origin, _), _)| *origin == read[*first].0);
+                same.map(|((_, bytes), node)| bytes[*node as usize]).max().unwrap_or(0)
+            };
+            let made = made[factor.out[strategy] as usize];
+            firsts.iter().map(of_memory).fold(made, u64::saturating_add)
         };
-        Some(move |out: Layout, read: &[Layout]| {
-            let mut held: BTreeMap<ValueId, u64> = BTreeMap::new();
-            for (operand, layout) in
-                operands.iter().zip(read).filter(|(operand, layout)| is_held(**operand, **layout))
-            {
-                let known = held.entry(self.origin(*operand).0).or_default();
-                *known = self.bytes(*operand, *layout).max(*known);
-            }
-            let made = if ends_a_kernel { self.bytes(value, out) } else { 0 };
-            held.into_values().fold(made, u64::saturating_add)
-        })
+        Some((0..factor.out.len()).map(of_strategy).collect())
+    }
+
+    /// The bytes of a value at each of its nodes, on each device; 0 where it is not held in the
+    /// layout of the node. A hub is no layout, and no memory holds a value there.
+    fn bytes_of_nodes(
+        &self,
+        problem: &Factors,
+        value: ValueId,
+        is_held: &dyn Fn(Layout) -> bool,
+    ) -> Vec<u64> {
+        let sizes = self.program.sizes(&self.program.value(value).dims);
+        let of_node = |node| match problem.layout(value, node) {
+            Some(layout) if is_held(layout) => self.bytes_of(value, &sizes, layout),
+            Some(_) => 0,
+            None => u64::MAX,
+        };
+        (0..problem.nodes(value) as u32).map(of_node).collect()
     }
 
     /// What passes the step that reads these values and makes one.
@@ -269,11 +290,13 @@ impl<'a> DeviceMemory<'a> {
 
     /// The bytes of a value in a layout, on each device.
     pub(crate) fn bytes(&self, value: ValueId, layout: Layout) -> u64 {
-        let value = self.program.value(value);
-        let sizes = self.program.sizes(&value.dims);
-        value
-            .dtype
-            .bytes(MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_elements(layout))
+        self.bytes_of(value, &self.program.sizes(&self.program.value(value).dims), layout)
+    }
+
+    /// The same for a value of these sizes.
+    fn bytes_of(&self, value: ValueId, sizes: &[u64], layout: Layout) -> u64 {
+        let shape = MeshShape { mesh: &self.program.mesh, sizes };
+        self.program.value(value).dtype.bytes(shape.local_elements(layout))
     }
 
     /// The bytes of a weight or cache in a layout, over the whole stack.

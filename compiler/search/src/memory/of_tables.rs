@@ -1,7 +1,5 @@
 //! What the steps in the tables of an e-graph hold, and which of them have no room.
 
-use std::collections::BTreeMap;
-
 use shard_ir::{Def, Layout, ParameterKind, ValueId};
 
 use super::{DeviceMemory, is_passed_on};
@@ -27,23 +25,20 @@ impl<'a> DeviceMemory<'a> {
         let (free, spare) = (self.free(), self.room());
         let held = self.held_by_producers(kernels, tables);
         for id in self.program.value_ids() {
-            for layout in 0..held.layouts[id.index()].len() as u32 {
-                let made = held.value(id, layout).1;
+            for (layout, stored) in tables.of(id).layouts.clone().into_iter().enumerate() {
+                let made = held.value(id, layout as u32);
                 let fits = |producer: &Producer| match producer.source {
-                    Source::Given => {
-                        let stored = held.layouts[id.index()][layout as usize];
-                        self.beyond_least(id, stored) <= spare
-                    }
+                    Source::Given => self.beyond_least(id, stored) <= spare,
                     Source::Pin => true,
-                    Source::Kernel(..) => held.while_made(id, layout, producer) <= free,
+                    Source::Kernel(..) => held.while_made(id, layout as u32, producer) <= free,
                 };
                 let beside = made.saturating_add(held.passing.beside_moves(id));
                 let table = &mut tables.values[id.index()];
-                table.producers[layout as usize].retain(fits);
-                table.arcs_into[layout as usize]
-                    .retain(|arc| held.value(id, arc.from).1.saturating_add(beside) <= free);
-                table.arcs_from[layout as usize]
-                    .retain(|(to, _)| held.value(id, *to).1.saturating_add(beside) <= free);
+                table.producers[layout].retain(fits);
+                table.arcs_into[layout]
+                    .retain(|arc| held.value(id, arc.from).saturating_add(beside) <= free);
+                table.arcs_from[layout]
+                    .retain(|(to, _)| held.value(id, *to).saturating_add(beside) <= free);
             }
         }
     }
@@ -81,13 +76,41 @@ impl<'a> DeviceMemory<'a> {
         let passing = Passing::of(kernels, self, &|id: ValueId| {
             tables.of(id).layouts.iter().map(|layout| self.bytes(id, *layout)).min()
         });
+        let stored: Vec<Vec<bool>> = self.program.value_ids().map(stored).collect();
+        let of_value = |id: ValueId| self.bytes_in_tables(tables, &stored, id);
         HeldBySteps {
             memory: self,
             kernels,
             passing,
-            stored: self.program.value_ids().map(stored).collect(),
-            layouts: tables.values.iter().map(|t| t.layouts.clone()).collect(),
+            origins: self.program.value_ids().map(|id| self.origin(id).0).collect(),
+            bytes: self.program.value_ids().map(of_value).collect(),
         }
+    }
+
+    /// For each layout of a value in the tables, the bytes that holding the value in it adds to the
+    /// weights and caches: 0 where the value may be one of them. `stored` says for each value and
+    /// layout whether the value may be stored so.
+    fn bytes_in_tables(&self, tables: &Tables, stored: &[Vec<bool>], id: ValueId) -> Vec<u64> {
+        let (origin, viewed) = self.origin(id);
+        let given = &tables.of(origin).layouts;
+        let is_stored = |layout: &Layout| {
+            let as_given = given.iter().position(|given| given == layout);
+            as_given.is_some_and(|at| stored[origin.index()][at])
+        };
+        let is_free_of_charge = |layout: &Layout| match self.program.value(origin).def {
+            Def::Parameter { kind: ParameterKind::Activation, .. } => false,
+            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
+                viewed || is_stored(layout)
+            }
+            // A weight of the host is cut in the memory of the host.
+            Def::Parameter { kind: ParameterKind::HostWeight, .. } => true,
+            Def::Constant(_) => viewed || origin != id || is_stored(layout),
+            Def::Op { .. } | Def::Pin { .. } => false,
+        };
+        let bytes = |layout: &Layout| {
+            if is_free_of_charge(layout) { 0 } else { self.bytes(id, *layout) }
+        };
+        tables.of(id).layouts.iter().map(bytes).collect()
     }
 }
 
@@ -96,45 +119,34 @@ struct HeldBySteps<'h> {
     memory: &'h DeviceMemory<'h>,
     kernels: &'h Kernels,
     passing: Passing,
-    /// For each value and layout, whether the value may be stored in that layout.
-    stored: Vec<Vec<bool>>,
-    layouts: Vec<Vec<Layout>>,
+    /// For each value, the value whose memory it is.
+    origins: Vec<ValueId>,
+    /// For each value and layout, the bytes that holding it adds.
+    bytes: Vec<Vec<u64>>,
 }
 
 impl HeldBySteps<'_> {
-    /// The value whose memory a value in a layout is, and the bytes that holding it adds to the
-    /// weights and caches: 0 where it may be one of them.
-    fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {
-        let (origin, viewed) = self.memory.origin(value);
-        let layout = self.layouts[value.index()][layout as usize];
-        let as_given = self.layouts[origin.index()].iter().position(|given| *given == layout);
-        let is_stored = as_given.is_some_and(|at| self.stored[origin.index()][at]);
-        let free_of_charge = match self.memory.program.value(origin).def {
-            Def::Parameter { kind: ParameterKind::Activation, .. } => false,
-            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
-                viewed || is_stored
-            }
-            // A weight of the host is cut in the memory of the host.
-            Def::Parameter { kind: ParameterKind::HostWeight, .. } => true,
-            Def::Constant(_) => viewed || origin != value || is_stored,
-            Def::Op { .. } | Def::Pin { .. } => false,
-        };
-        (origin, if free_of_charge { 0 } else { self.memory.bytes(value, layout) })
+    /// The bytes that holding a value in a layout adds to the weights and caches.
+    fn value(&self, value: ValueId, layout: u32) -> u64 {
+        self.bytes[value.index()][layout as usize]
     }
 
     /// What is held while a kernel makes a value in a layout; 0 for a producer that is no kernel.
     fn while_made(&self, value: ValueId, layout: u32, producer: &Producer) -> u64 {
         let Source::Kernel(number, _) = producer.source else { return 0 };
         let kernel = &self.kernels.of[value.index()][number];
-        let mut read: BTreeMap<ValueId, u64> = BTreeMap::new();
+        // Of the operands with one memory the largest counts.
+        let mut read: Vec<(ValueId, u64)> = Vec::with_capacity(producer.reads.len());
         for (operand, layout) in &producer.reads {
-            let (origin, bytes) = self.value(*operand, *layout);
-            let known = read.entry(origin).or_default();
-            *known = bytes.max(*known);
+            let (origin, bytes) = (self.origins[operand.index()], self.value(*operand, *layout));
+            match read.iter_mut().find(|(known, _)| *known == origin) {
+                Some((_, most)) => *most = bytes.max(*most),
+                None => read.push((origin, bytes)),
+            }
         }
         let shares = kernel.chain.last().is_some_and(|op| self.memory.shares_memory(*op));
-        let made = if shares { 0 } else { self.value(value, layout).1 };
+        let made = if shares { 0 } else { self.value(value, layout) };
         let passes = self.memory.passes(&self.passing, value, &kernel.operands);
-        read.into_values().fold(made.saturating_add(passes), u64::saturating_add)
+        read.iter().fold(made.saturating_add(passes), |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 }

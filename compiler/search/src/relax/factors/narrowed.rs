@@ -114,13 +114,19 @@ impl Factors {
         allowed: &dyn Fn(Layout, &[Layout]) -> bool,
     ) -> Factors {
         let mut narrowed = self.clone();
-        let is_allowed = |s: usize| {
+        narrowed.keep(value, &|s| {
             let layouts = self.layouts_of(value, s);
             layouts.is_some_and(|StrategyLayouts { made, read }| allowed(made, &read))
-        };
-        let kept = self.factors[value.index()].keeping(&is_allowed);
-        narrowed.factors[value.index()] = Arc::new(kept);
+        });
         narrowed
+    }
+
+    /// Leaves to a value only the strategies for which `keep` says yes, given their numbers.
+    pub(crate) fn keep(&mut self, value: ValueId, keep: &dyn Fn(usize) -> bool) {
+        let factor = &mut self.factors[value.index()];
+        if !(0..factor.out.len()).all(keep) {
+            *factor = Arc::new(factor.keeping(keep));
+        }
     }
 
     /// Leaves one reader to a value: its other readers have it in any layout and at no cost, so no
