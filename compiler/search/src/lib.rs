@@ -409,7 +409,8 @@ pub fn smallest(
     options: &LowerOptions,
     fastest: &Lowered,
 ) -> Result<Smallest, LowerError> {
-    lower::Fitting { program, hardware, options, fastest }.smallest()
+    let priced = &lower::PricedForms::default();
+    lower::Fitting { program, hardware, options, fastest, priced }.smallest()
 }
 
 /// The least that the weights and caches of a program take on each device, over the whole stack, in
