@@ -37,6 +37,10 @@ const TRIED_IN_VAIN: usize = 12;
 /// How many sweeps let prices follow the rates.
 const SWEEPS: usize = 12;
 
+/// Prices mostly lead to a plan that exceeds their bound by at most this part of the bound, so that
+/// only what such plans use is priced at first.
+const A_PLAN_RISES_BY: u64 = 32;
+
 /// The pace at which rates change. At a pace of 1 the rate of a step that holds twice as much as
 /// there is room for rises so far that filling the room costs as much as the time of a plan.
 const FIRST_PACE: f64 = 0.25;
@@ -132,7 +136,12 @@ impl Lowering<'_> {
 
     /// The ways of making values in the plan that prices lead to; `None` where they lead to none.
     fn decided(&self, branch: &Branch) -> Option<Vec<(ValueId, StrategyLayouts)>> {
-        let mut branch = branch.clone();
+        let bound = branch.bound()?;
+        let near = branch.taking_at_most(bound.saturating_add(bound / A_PLAN_RISES_BY));
+        self.decided_in(near).or_else(|| self.decided_in(branch.clone()))
+    }
+
+    fn decided_in(&self, mut branch: Branch) -> Option<Vec<(ValueId, StrategyLayouts)>> {
         while let Some((likely, _)) = branch.toward_the_best(1) {
             branch = likely;
             branch.settle(&self.few_sweeps(), None);
