@@ -177,7 +177,8 @@ impl Moves {
             let layouts: Vec<Layout> =
                 group.iter().map(|node| self.layouts[*node as usize]).collect();
             let moves = times.between(&layouts);
-            let of_kind = times.times(local, of.dtype);
+            let of_kind: Vec<_> =
+                (0..times.kinds()).map(|kind| times.time_of_kind(kind, local, of.dtype)).collect();
             for (from, node) in group.iter().enumerate() {
                 let others = (0..group.len()).filter(|to| *to != from);
                 self.from[*node as usize]

@@ -1,7 +1,7 @@
 //! The time of a collective-permute: whole blocks from device to device.
 
 use shard_ir::mesh::MAX_AXES;
-use shard_ir::{AxisId, Layout, Mesh, Place};
+use shard_ir::{AxisId, AxisSet, Layout, Mesh, Place};
 
 use super::terms::{How, NetworkTime};
 use super::times::{MoveTimes, NetworkLoad};
@@ -33,30 +33,36 @@ pub(super) type Relation = [(u8, u8); MAX_AXES];
 
 /// The axes along which blocks may travel: those that split, before or after, a dim whose axes
 /// change.
-pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
-    let moved = |layout: Layout, axis: AxisId| match layout.place(axis) {
-        Place::Split { dim, .. } => from.axes_of(dim) != to.axes_of(dim),
-        Place::Partial(_) | Place::PartialSoftmax | Place::Replicated => false,
+pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> AxisSet {
+    // A bit for each dim that an axis splits, before or after.
+    let dims = |axis: AxisId| {
+        [from, to].into_iter().fold(0u64, |dims, layout| match layout.place(axis) {
+            Place::Split { dim, .. } => dims | 1 << dim,
+            Place::Partial(_) | Place::PartialSoftmax | Place::Replicated => dims,
+        })
     };
-    mesh.axis_ids().filter(|axis| moved(from, *axis) || moved(to, *axis)).collect()
+    let moved = mesh.axis_ids().filter(|axis| from.place(*axis) != to.place(*axis));
+    let changed = moved.fold(0, |changed, axis| changed | dims(axis));
+    mesh.axis_ids().filter(|axis| dims(*axis) & changed != 0).collect()
 }
 
 /// The [`Relation`] of a move that affects these axes.
-pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
-    let mut dims: Vec<usize> = Vec::new();
+pub(super) fn relation(axes: AxisSet, from: Layout, to: Layout) -> Relation {
+    let (mut dims, mut count) = ([0; 2 * MAX_AXES], 0);
     let mut code = |place: Place| match place {
         Place::Split { dim, position } => {
-            let number = dims.iter().position(|d| *d == dim).unwrap_or_else(|| {
-                dims.push(dim);
-                dims.len() - 1
+            let number = dims[..count].iter().position(|d| *d == dim).unwrap_or_else(|| {
+                dims[count] = dim;
+                count += 1;
+                count - 1
             });
             (number * MAX_AXES + position + 1) as u8
         }
         Place::Partial(_) | Place::PartialSoftmax | Place::Replicated => 0,
     };
     let mut relation = [(0, 0); MAX_AXES];
-    for axis in ids {
-        relation[axis.index()] = (code(from.place(*axis)), code(to.place(*axis)));
+    for axis in axes.iter() {
+        relation[axis.index()] = (code(from.place(axis)), code(to.place(axis)));
     }
     relation
 }

@@ -7,7 +7,7 @@ use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, never};
 
 use super::exchange::{ExchangeLoad, ExchangeTimes};
-use super::permute::{PermuteLoad, PermuteTimes};
+use super::permute::{PermuteLoad, PermuteTimes, Relation, affected, relation};
 use super::steps::Networks;
 use super::terms::NetworkTime;
 use super::{CollectiveCost, collective_cost, cost_in};
@@ -20,10 +20,11 @@ pub struct RegroupTimes<'h> {
     mesh: &'h Mesh,
     permutes: PermuteTimes<'h>,
     exchanges: ExchangeTimes<'h>,
-    /// One move of each kind, by the layouts before and after.
-    kinds: Vec<(Layout, Layout)>,
-    /// The kind of each signature.
+    /// What moves of each kind load.
+    kinds: Vec<Load<'h>>,
+    /// The kind of each signature, and of each relation: moves of one relation have one signature.
     known: FxHashMap<Signature, u32>,
+    related: FxHashMap<Relation, u32>,
     /// The moves between all layouts of so many dims that these axes split, whatever the sizes.
     whole: FxHashMap<(AxisSet, usize), Rc<Pairs>>,
 }
@@ -64,6 +65,13 @@ enum Signature {
     Exchange(Vec<ExchangeLoad>),
 }
 
+/// What a move loads, for any number of bits.
+enum Load<'h> {
+    AllToAll(Networks<'h>),
+    Permute(Vec<PermuteLoad>),
+    Exchange(Vec<ExchangeLoad>),
+}
+
 /// Up to how many layouts the moves between all of them are kept for later calls.
 const MOST_KEPT: usize = 128;
 
@@ -71,8 +79,16 @@ impl<'h> RegroupTimes<'h> {
     /// No move is known yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> RegroupTimes<'h> {
         let (permutes, exchanges) = (PermuteTimes::new(hw, mesh), ExchangeTimes::new(hw, mesh));
-        let (kinds, known, whole) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
-        RegroupTimes { hw, mesh, permutes, exchanges, kinds, known, whole }
+        RegroupTimes {
+            hw,
+            mesh,
+            permutes,
+            exchanges,
+            kinds: Vec::new(),
+            known: FxHashMap::default(),
+            related: FxHashMap::default(),
+            whole: FxHashMap::default(),
+        }
     }
 
     /// The chip.
@@ -168,46 +184,64 @@ impl<'h> RegroupTimes<'h> {
     }
 
     fn kind(&mut self, from: Layout, to: Layout) -> u32 {
-        let signature = self.signature(from, to);
-        *self.known.entry(signature).or_insert_with(|| {
-            self.kinds.push((from, to));
+        let axes = affected(self.mesh, from, to);
+        let relation = relation(axes, from, to);
+        if let Some(known) = self.related.get(&relation) {
+            return *known;
+        }
+        let signature = self.signature(axes, relation, from, to);
+        let kind = *self.known.entry(signature).or_insert_with_key(|signature| {
+            self.kinds.push(match signature {
+                Signature::AllToAll(_) => {
+                    let axes = between(self.mesh, from, to).axes(self.mesh, from);
+                    Load::AllToAll(Networks::of(self.hw, self.mesh, &axes))
+                }
+                Signature::Permute(loads) => Load::Permute(loads.clone()),
+                Signature::Exchange(loads) => Load::Exchange(loads.clone()),
+            });
             self.kinds.len() as u32 - 1
-        })
+        });
+        self.related.insert(relation, kind);
+        kind
     }
 
-    fn signature(&mut self, from: Layout, to: Layout) -> Signature {
+    fn signature(
+        &mut self,
+        axes: AxisSet,
+        relation: Relation,
+        from: Layout,
+        to: Layout,
+    ) -> Signature {
         let collective = between(self.mesh, from, to);
         match collective.row().sends {
             Sends::Across => Signature::AllToAll(collective.axes(self.mesh, from).set()),
-            Sends::Blocks => Signature::Permute(self.permutes.loads(from, to).to_vec()),
-            Sends::Lacking => Signature::Exchange(self.exchanges.loads(from, to).to_vec()),
+            Sends::Blocks => {
+                Signature::Permute(self.permutes.loads_of(axes, relation, from, to).to_vec())
+            }
+            Sends::Lacking => {
+                Signature::Exchange(self.exchanges.loads_of(axes, relation, from, to).to_vec())
+            }
             Sends::Nothing | Sends::Around | Sends::AroundTwice | Sends::Weighted => {
                 never!("a regrouping that is none", Signature::Exchange(Vec::new()))
             }
         }
     }
 
-    /// The time of each kind of move that is known so far, for a value with so many elements on a
-    /// device.
-    pub fn times(&mut self, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
+    /// The number of kinds that are known so far.
+    pub fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// The time of a move of a kind, for a value with so many elements on a device.
+    pub fn time_of_kind(&self, kind: usize, local_elements: u64, dtype: Dtype) -> Picoseconds {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
-        let time = |(from, to): &(Layout, Layout)| {
-            let collective = between(self.mesh, *from, *to);
-            let networks = match collective.row().sends {
-                Sends::Across => {
-                    let axes = collective.axes(self.mesh, *from);
-                    Networks::of(self.hw, self.mesh, &axes).exchange(bits)
-                }
-                Sends::Blocks => self.permutes.networks(*from, *to, bits),
-                Sends::Lacking => self.exchanges.networks(*from, *to, bits),
-                Sends::Nothing | Sends::Around | Sends::AroundTwice | Sends::Weighted => {
-                    never!("a regrouping that is none", Vec::new())
-                }
-            };
-            let once: Picoseconds = networks.iter().map(NetworkTime::time).sum();
-            Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
+        let networks = match &self.kinds[kind] {
+            Load::AllToAll(networks) => networks.exchange(bits),
+            Load::Permute(loads) => self.permutes.under(loads, bits),
+            Load::Exchange(loads) => self.exchanges.under(loads, bits),
         };
-        self.kinds.iter().map(time).collect()
+        let once: Picoseconds = networks.iter().map(NetworkTime::time).sum();
+        Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
     }
 }
 
@@ -294,7 +328,6 @@ mod tests {
                 }
                 for ((_, local), layouts) in groups {
                     let moves = times.between(&layouts);
-                    let of_kind = times.times(local, Dtype::Bf16);
                     for (i, from) in layouts.iter().enumerate() {
                         for (j, to) in layouts.iter().enumerate().filter(|(j, _)| *j != i) {
                             let by_itself =
@@ -302,7 +335,7 @@ mod tests {
                             let cost =
                                 collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16);
                             let of_many = (
-                                of_kind[moves.kind(i, j)],
+                                times.time_of_kind(moves.kind(i, j), local, Dtype::Bf16),
                                 times.cost(&by_itself, *from, &sizes, Dtype::Bf16),
                             );
                             assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds};
+use shard_ir::{AxisId, AxisSet, Dtype, Layout, Mesh, Picoseconds};
 
 use super::permute::{Relation, affected, relation};
 use super::terms::NetworkTime;
@@ -58,16 +58,33 @@ impl<'h, L: NetworkLoad> MoveTimes<'h, L> {
     /// The time of the move on each network that it travels over, if devices hold blocks of `bits`.
     pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
         let loads = self.loads(from, to).to_vec();
+        self.under(&loads, bits)
+    }
+
+    /// The same for a move with these loads.
+    pub(super) fn under(&self, loads: &[L], bits: u128) -> Vec<NetworkTime> {
         let on = self.topology.fabrics.iter().zip(loads);
         on.filter_map(|(fabric, load)| load.under(fabric, bits)).collect()
     }
 
     /// The load of the move on each network.
     pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[L] {
-        let ids = affected(self.mesh, from, to);
+        let axes = affected(self.mesh, from, to);
+        self.loads_of(axes, relation(axes, from, to), from, to)
+    }
+
+    /// The same for a move that affects these axes and has this relation.
+    pub(super) fn loads_of(
+        &mut self,
+        axes: AxisSet,
+        relation: Relation,
+        from: Layout,
+        to: Layout,
+    ) -> &[L] {
         let (mesh, topology) = (self.mesh, &self.topology);
-        self.known
-            .entry(relation(&ids, from, to))
-            .or_insert_with(|| L::on_each(topology, mesh, from, to, &ids))
+        self.known.entry(relation).or_insert_with(|| {
+            let ids: Vec<AxisId> = axes.iter().collect();
+            L::on_each(topology, mesh, from, to, &ids)
+        })
     }
 }

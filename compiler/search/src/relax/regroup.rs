@@ -43,16 +43,22 @@ struct Ranked {
 
 impl Sparse {
     /// Arcs and hubs that lead from each of `count` layouts to each other in exactly the least time
-    /// that moves take. `kind` gives the kind of the move between two layouts, and `times` the time
-    /// of each kind. There are at most [`MAX_EXCHANGED`] layouts.
-    pub(super) fn new(count: usize, times: &[i64], kind: impl Fn(usize, usize) -> usize) -> Sparse {
-        let ranked = Ranked::new(count, times, kind);
-        let mut needed = vec![vec![0; ranked.times.len()]; count];
+    /// that moves take. `kind` gives the kind of the move between two layouts, below `kinds`, and
+    /// `time` the time of a kind. There are at most [`MAX_EXCHANGED`] layouts.
+    pub(super) fn new(
+        count: usize,
+        kinds: usize,
+        kind: impl Fn(usize, usize) -> usize,
+        time: impl Fn(usize) -> i64,
+    ) -> Sparse {
+        let ranked = Ranked::new(count, kinds, kind, time);
+        let ranks = ranked.times.len();
+        let mut needed = vec![0; count * ranks];
         let shares = ranked.shares();
         for (from, to) in
             pairs(count).filter(|(from, to)| !ranked.is_two_moves(*from, *to, &shares))
         {
-            needed[from][ranked.of[from * count + to]] |= 1 << to;
+            needed[from * ranks + ranked.of[from * count + to]] |= 1 << to;
         }
         let mut sparse = Sparse::default();
         for rank in 0..ranked.times.len() {
@@ -63,18 +69,18 @@ impl Sparse {
 
     /// Adds arcs and hubs for the moves of one time. Layouts share a hub if they reach the same
     /// layouts in at most this time, or else if the same moves of this time are needed from them.
-    fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[Vec<LayoutSet>]) {
+    fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[LayoutSet]) {
         let time = ranked.times[rank];
-        let mut left: Vec<usize> =
-            (0..ranked.count).filter(|from| needed[*from][rank] != 0).collect();
+        let needed = |from: usize| needed[from * ranked.times.len() + rank];
+        let mut left: Vec<usize> = (0..ranked.count).filter(|from| needed(*from) != 0).collect();
         for widely in [true, false] {
             let mut alike: BTreeMap<LayoutSet, Vec<usize>> = BTreeMap::new();
             for from in std::mem::take(&mut left) {
                 let all = ranked.reached[from * ranked.times.len() + rank] | 1 << from;
-                alike.entry(if widely { all } else { needed[from][rank] }).or_default().push(from);
+                alike.entry(if widely { all } else { needed(from) }).or_default().push(from);
             }
             for (to, from) in alike {
-                let arcs: u32 = from.iter().map(|from| needed[*from][rank].count_ones()).sum();
+                let arcs: u32 = from.iter().map(|from| needed(*from).count_ones()).sum();
                 if from.len() as u32 + to.count_ones() < arcs {
                     self.hubs.push(Hub { time, from, to: members(to).collect() });
                 } else {
@@ -84,26 +90,32 @@ impl Sparse {
         }
         left.sort_unstable();
         for from in left {
-            self.arcs.extend(members(needed[from][rank]).map(|to| (from, to, time)));
+            self.arcs.extend(members(needed(from)).map(|to| (from, to, time)));
         }
     }
 }
 
 impl Ranked {
-    fn new(count: usize, of_kind: &[i64], kind: impl Fn(usize, usize) -> usize) -> Ranked {
-        let mut is_there = vec![false; of_kind.len()];
+    fn new(
+        count: usize,
+        kinds: usize,
+        kind: impl Fn(usize, usize) -> usize,
+        time: impl Fn(usize) -> i64,
+    ) -> Ranked {
+        let mut is_there = vec![false; kinds];
         let mut of = vec![0; count * count];
         for (from, to) in pairs(count) {
             of[from * count + to] = kind(from, to);
             is_there[of[from * count + to]] = true;
         }
-        let mut times: Vec<i64> =
-            of_kind.iter().zip(is_there).filter_map(|(t, there)| there.then_some(*t)).collect();
+        let of_kind: Vec<Option<i64>> =
+            is_there.iter().enumerate().map(|(kind, there)| there.then(|| time(kind))).collect();
+        let mut times: Vec<i64> = of_kind.iter().copied().flatten().collect();
         times.sort_unstable();
         times.dedup();
         let ranks = times.len();
-        let rank_of: Vec<usize> =
-            of_kind.iter().map(|time| times.partition_point(|t| t < time)).collect();
+        let rank = |time: &Option<i64>| time.map_or(0, |time| times.partition_point(|t| *t < time));
+        let rank_of: Vec<usize> = of_kind.iter().map(rank).collect();
         let (mut reached, mut reaching) = (vec![0; count * ranks], vec![0; count * ranks]);
         for (from, to) in pairs(count) {
             let rank = rank_of[of[from * count + to]];
@@ -157,8 +169,12 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
         .flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
 }
 
-fn members(set: LayoutSet) -> impl Iterator<Item = usize> {
-    (0..MAX_EXCHANGED).filter(move |place| set >> place & 1 == 1)
+fn members(mut set: LayoutSet) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        next
+    })
 }
 
 #[cfg(test)]
@@ -200,7 +216,8 @@ mod tests {
             let kinds: Vec<usize> =
                 (0..count * count).map(|_| next(values.len() as u64) as usize).collect();
             let times: Vec<i64> = kinds.iter().map(|kind| values[*kind]).collect();
-            let sparse = Sparse::new(count, &values, |from, to| kinds[from * count + to]);
+            let kind = |from, to| kinds[from * count + to];
+            let sparse = Sparse::new(count, values.len(), kind, |kind| values[kind]);
             let mut arcs = sparse.arcs.clone();
             for (i, hub) in sparse.hubs.iter().enumerate() {
                 arcs.extend(hub.from.iter().map(|from| (*from, count + i, hub.time)));

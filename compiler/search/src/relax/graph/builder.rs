@@ -160,9 +160,9 @@ impl GraphBuilder<'_> {
             // The moves between layouts are the same whatever axes the layouts are partial over.
             let sparse = sparse.entry(layouts[0].split_axes()).or_insert_with(|| {
                 let moves = times.between(&layouts);
-                let of_kind: Vec<i64> =
-                    times.times(local, self.dtype).into_iter().map(arc_cost).collect();
-                Sparse::new(group.len(), &of_kind, |from, to| moves.kind(from, to))
+                let time = |kind| arc_cost(times.time_of_kind(kind, local, self.dtype));
+                let kind = |from, to| moves.kind(from, to);
+                Sparse::new(group.len(), times.kinds(), kind, time)
             });
             self.arcs.extend(
                 sparse.arcs.iter().map(|(from, to, time)| (group[*from], group[*to], *time)),
