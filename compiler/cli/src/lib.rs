@@ -44,7 +44,24 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Command::Check(_) | Command::Snapshot(_) => console.require_no_csv(),
         Command::Sweep(_) => console.require_a_format_of_results(),
-        _ => console.require_a_format_of_results().and_then(|()| console.require_no_csv()),
+        Command::New(_)
+        | Command::Fmt(_)
+        | Command::Explain(_)
+        | Command::Cost(_)
+        | Command::Diff(_)
+        | Command::Lower(_)
+        | Command::Trace(_)
+        | Command::VerifyCertificate(_)
+        | Command::ExplainCode(_)
+        | Command::Run(_)
+        | Command::Export(_)
+        | Command::Audit(_)
+        | Command::Hardware(_)
+        | Command::Lsp
+        | Command::Completions(_)
+        | Command::Man(_) => {
+            console.require_a_format_of_results().and_then(|()| console.require_no_csv())
+        }
     };
     let status = status.and_then(|()| match &args.command {
         Command::New(args) => commands::new::run(args, &mut console),
