@@ -6,7 +6,7 @@ use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program, never};
 use shard_report::overlap_choice::OverlapChoice;
 use shard_search::{
     Alternative, Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound,
-    Overlapped, Proof, Smallest, Status, TIME_LIMIT, alternatives,
+    Overlapped, Proof, SearchLimit, Smallest, Status, alternatives,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -382,7 +382,7 @@ fn within(
     options: &LowerOptions,
     figures: impl FnOnce(&Compiled) -> (Picoseconds, Picoseconds),
 ) -> Compiled {
-    let stopped_by = options.limits.stop.is_time_up().then(|| TIME_LIMIT.to_string());
+    let stopped_by = options.limits.stop.is_time_up().then_some(SearchLimit::Time);
     let (cost, lower_bound) = figures(&compiled);
     let optimality = Optimality {
         status: Status::Bounded,

@@ -7,8 +7,8 @@ use shard_grammar::Span;
 use shard_ir::{InstrId, Plan, Program, ValueId};
 use shard_report::scale;
 use shard_search::{
-    Limits, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT,
-    lower, open_parameters, stored_as_in,
+    Limits, LowerOptions, Lowered, Optimality, SearchLimit, SharedWeights, Status, lower,
+    open_parameters, stored_as_in,
 };
 
 use crate::noted::ok_or_noted;
@@ -27,18 +27,17 @@ pub(crate) fn search_limit(
     if layer.lowered.is_none() && optimality.stopped_by.is_none() {
         return None;
     }
-    let limit = limit(optimality);
     let limits = Limits { trials: false, ..options.limits.part(PART) };
     let trials = LowerOptions { limits, ..options.clone() };
-    let (with, fits_with) = match (&layer.lowered, limit.as_str()) {
+    let (with, fits_with) = match (&layer.lowered, optimality.stopped_by) {
         // No trial is made where the time is up, or where several searches chose the plan: a trial
         // is one search.
-        (_, TIME_LIMIT) | (None, _) => (Vec::new(), None),
+        (_, Some(SearchLimit::Time)) | (None, _) => (Vec::new(), None),
         (Some(Lowered { plan, proven_with: known, .. }), limit) => {
             let with =
                 known.clone().unwrap_or_else(|| proven_with(program, plan, hardware, &trials));
-            let fits_with =
-                (limit == MEMORY_LIMIT).then(|| fits_with(program, hardware, &trials)).flatten();
+            let of_memory = limit == Some(SearchLimit::Memory);
+            let fits_with = of_memory.then(|| fits_with(program, hardware, &trials)).flatten();
             (written(plan, &with), fits_with)
         }
     };
@@ -46,7 +45,7 @@ pub(crate) fn search_limit(
         layer: program.name.clone(),
         of_phases: false,
         span: header?,
-        limit,
+        limit: limit(optimality),
         gap: gap(optimality),
         proven_with: with,
         fits_with,
@@ -83,12 +82,12 @@ pub(crate) fn search_limit_of_phases(
 /// give another plan, which is always said.
 fn is_worth_saying(optimality: &Optimality) -> bool {
     let is_near = gap(optimality).is_some_and(|gap| gap < 1e-4);
-    let is_timed = optimality.stopped_by.as_deref() == Some(TIME_LIMIT);
+    let is_timed = optimality.stopped_by == Some(SearchLimit::Time);
     optimality.status == Status::Bounded && (is_timed || !is_near)
 }
 
 fn limit(optimality: &Optimality) -> String {
-    optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string())
+    optimality.stopped_by.map_or("steps", SearchLimit::name).to_string()
 }
 
 /// How far the plan is above the bound at most, as a share of the bound.
@@ -155,22 +154,22 @@ mod tests {
 
     use super::*;
 
-    fn bounded(cost: u64, stopped_by: &str) -> Optimality {
+    fn bounded(cost: u64, stopped_by: SearchLimit) -> Optimality {
         Optimality {
             status: Status::Bounded,
             proof: None,
             cost: Picoseconds(cost),
             lower_bound: Picoseconds(1_000_000),
             price_bound: None,
-            stopped_by: Some(stopped_by.to_string()),
+            stopped_by: Some(stopped_by),
             ties_cut: false,
         }
     }
 
     #[test]
     fn a_plan_near_its_bound_is_warned_of_only_where_another_run_may_give_another() {
-        assert!(is_worth_saying(&bounded(1_000_200, "expansions")));
-        assert!(!is_worth_saying(&bounded(1_000_050, "expansions")));
-        assert!(is_worth_saying(&bounded(1_000_050, TIME_LIMIT)));
+        assert!(is_worth_saying(&bounded(1_000_200, SearchLimit::Expansions)));
+        assert!(!is_worth_saying(&bounded(1_000_050, SearchLimit::Expansions)));
+        assert!(is_worth_saying(&bounded(1_000_050, SearchLimit::Time)));
     }
 }

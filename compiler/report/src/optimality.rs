@@ -2,7 +2,7 @@
 
 use shard_cost::Objective;
 use shard_ir::{Layout, Picoseconds, Program, never};
-use shard_search::{Proof, SharedWeight, SharedWeights, Status};
+use shard_search::{Proof, SearchLimit, SharedWeight, SharedWeights, Status};
 
 use crate::notation::{parameter_layout, weight_name};
 use crate::page::Page;
@@ -91,12 +91,13 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         ),
         None => {
             let gap = at_most_above(o.cost, o.lower_bound);
-            let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
-                shard_search::TIME_LIMIT => {
+            let limit = match o.stopped_by {
+                Some(SearchLimit::Time) => {
                     " (its time was up: another run may give another plan)".to_string()
                 }
-                limit => format!(" (stopped by the limit of {limit})"),
-            });
+                Some(limit) => format!(" (stopped by the limit of {limit})"),
+                None => String::new(),
+            };
             let whose = match layer.objective {
                 Objective::Overlap if layer.timeline.stack.is_some() => {
                     ", before which no schedule of any plan is done with all layers"

@@ -2,7 +2,7 @@
 
 use shard_cost::{Bytes, Objective};
 use shard_ir::Picoseconds;
-use shard_search::Status;
+use shard_search::{SearchLimit, Status};
 
 use crate::Layer;
 use crate::comparison::{ComparedPlan, Comparison, Side};
@@ -126,8 +126,8 @@ impl Faster {
                 "The chosen plan is the best that was found of those that fit.".to_string()
             }
             Faster::Bounded => {
-                let limit =
-                    a.chosen.optimality.and_then(|o| o.stopped_by.as_deref()).unwrap_or("steps");
+                let limit = a.chosen.optimality.and_then(|o| o.stopped_by);
+                let limit = limit.map_or("steps", SearchLimit::name);
                 format!(
                     "The chosen plan is not proven best: its search stopped at its limit of \
                         {limit}, and this question \

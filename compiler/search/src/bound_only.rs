@@ -28,7 +28,7 @@ pub struct LowerBound {
     pub none_fits: bool,
     /// The limit that ended the search for the bound, by name, where a higher limit might have
     /// given a better one.
-    pub stopped_by: Option<String>,
+    pub stopped_by: Option<SearchLimit>,
 }
 
 /// Bounds all plans of a program that fit in the memory of the hardware, or all plans with
@@ -54,12 +54,7 @@ pub fn lower_bound(
         }
     };
     let (time, limit) = found?;
-    Ok(LowerBound {
-        time: Picoseconds(time),
-        least_kept,
-        none_fits,
-        stopped_by: limit.map(|limit| limit.to_string()),
-    })
+    Ok(LowerBound { time: Picoseconds(time), least_kept, none_fits, stopped_by: limit })
 }
 
 /// A bound on the plans of all forms, in picoseconds, and the limit that ended it.

@@ -63,13 +63,13 @@ pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, OrderSavings, Unasked, order_savings};
 pub use bound_only::{LowerBound, lower_bound};
 pub use forced::{Allowed, Forced};
-pub use limit::{MEMORY_LIMIT, SearchLimit};
+pub use limit::SearchLimit;
 pub use overlapped::{OverlapBound, Overlapped, overlap_bound};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 pub use pins::pins_that_cost;
 pub use relax::factors::SearchCache;
 pub use shard_certificate::Proof;
-pub use stop::{Stop, TIME_LIMIT};
+pub use stop::Stop;
 pub use stored::{open_parameters, stored_as_in};
 
 use std::borrow::Cow;
@@ -247,8 +247,8 @@ pub struct Optimality {
     /// The lower bound that prices on values alone show; `None` where the bound is of another kind.
     /// It is below the cost where the proof is by search.
     pub price_bound: Option<Picoseconds>,
-    /// The limit that ended the search, by name; `None` when proven.
-    pub stopped_by: Option<String>,
+    /// The limit that ended the search; `None` when proven.
+    pub stopped_by: Option<SearchLimit>,
     /// Not all plans that tie with this one were compared, so that the tie rule may prefer another.
     pub ties_cut: bool,
 }

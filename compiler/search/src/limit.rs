@@ -37,9 +37,6 @@ shard_ir::worded! {
     fn name;
 }
 
-/// The name of the limit on plans that are passed over since they do not fit in memory.
-pub const MEMORY_LIMIT: &str = SearchLimit::Memory.name();
-
 impl fmt::Display for SearchLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

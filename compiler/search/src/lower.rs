@@ -453,7 +453,7 @@ impl<'a> Lowering<'a> {
                 None => open_bound,
             }),
             price_bound: price_bound.map(|root| Picoseconds(root.min(floor))),
-            stopped_by: stopped_by.map(|limit| limit.to_string()),
+            stopped_by,
             proof,
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,

@@ -68,7 +68,7 @@ impl StoredLayouts {
 
     /// The same where a limit ended the search for a better one.
     fn stopped_by(mut self, limit: SearchLimit) -> StoredLayouts {
-        self.request.stopped_by = Some(limit.to_string());
+        self.request.stopped_by = Some(limit);
         self
     }
 }
@@ -303,7 +303,7 @@ impl Phases<'_> {
             cost,
             lower_bound: bound,
             price_bound,
-            stopped_by: (!proven).then(|| limit.to_string()),
+            stopped_by: (!proven).then_some(limit),
             ties_cut: false,
         };
         Ok(StoredLayouts { layouts, request, plans: Some(plans) })

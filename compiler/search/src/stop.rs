@@ -6,16 +6,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use shard_ir::Picoseconds;
 
-use crate::{LowerError, SearchLimit};
-
-/// The name of the one limit that is no count: the time that somebody gave the search was up.
-pub const TIME_LIMIT: &str = SearchLimit::Time.name();
+use crate::LowerError;
 
 /// A flag by which another thread asks a search to end: an editor whose user has typed on, or a
 /// clock.
 ///
 /// A search that is asked to stop fails with [`LowerError::Stopped`]. A search whose time is up
-/// ends with the best plan that it has, bounded by [`TIME_LIMIT`], or fails with
+/// ends with the best plan that it has, bounded by [`SearchLimit::Time`](crate::SearchLimit::Time), or fails with
 /// [`LowerError::OutOfTime`] where it has none. Without either, what a search finds is the same as
 /// without the flag, whenever it looks at it.
 #[derive(Clone, Default)]

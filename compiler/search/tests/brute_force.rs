@@ -34,7 +34,7 @@ use self::print::program_text;
 use rayon::prelude::*;
 use shard_ir::{Def, InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run_against};
-use shard_search::{Limits, LowerError, LowerOptions, Lowered, Status, lower};
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, SearchLimit, Status, lower};
 
 const SEED: u64 = 20_240_817;
 const COUNT: u64 = 1_000;
@@ -55,9 +55,6 @@ const LOOPED: u64 = 400;
 const LOOPED_JUDGED_AT_LEAST: usize = 300;
 const LOOPED_NETWORKED: u64 = 150;
 const LOOPED_NETWORKED_JUDGED_AT_LEAST: usize = 100;
-
-/// The one limit that a small program may meet.
-const TOO_MANY_FORMS: &str = "forms of the program";
 
 /// The outcome for one program.
 struct Outcome {
@@ -270,7 +267,7 @@ fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
                 );
             }
             hold_to_promises(case, lowered)?;
-            if lowered.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) {
+            if lowered.optimality.stopped_by == Some(SearchLimit::Forms) {
                 return Ok(Outcome {
                     judged: Err("forms"),
                     in_pieces: false,
@@ -324,7 +321,7 @@ fn cheapest_of_all_forms(
 
 fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
     let (plan, optimality) = (&lowered.plan, &lowered.optimality);
-    let too_many = optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS);
+    let too_many = optimality.stopped_by == Some(SearchLimit::Forms);
     if (optimality.status != Status::Proven || optimality.stopped_by.is_some()) && !too_many {
         return Err(format!("not proven: {optimality:?}"));
     }

@@ -15,12 +15,10 @@ use crate::brute_force::optimum::{Optimum, cheapest_plan};
 use crate::brute_force::print::program_text;
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, LayoutPattern, ParameterKind, Program};
-use shard_search::{Limits, LowerError, LowerOptions, Status, lower};
+use shard_search::{Limits, LowerError, LowerOptions, SearchLimit, Status, lower};
 
 const SEED: u64 = 20_261_122;
 const COUNT: u64 = 50;
-/// The one limit that a small program may meet.
-const TOO_MANY_FORMS: &str = "forms of the program";
 
 fn number(variable: &str, without: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(without)
@@ -83,7 +81,7 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, fuse: bool) -> u64 {
         let Case { program, hardware, .. } = case(seed, number);
         let claimed =
             match lower(&program, &hardware, &LowerOptions { fuse, ..LowerOptions::default() }) {
-                Ok(found) if found.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) => {
+                Ok(found) if found.optimality.stopped_by == Some(SearchLimit::Forms) => {
                     continue;
                 }
                 Ok(found) => Some(found.optimality.cost.0),
@@ -185,8 +183,8 @@ fn hold_within_memory(limits: &Limits) -> [usize; 2] {
                 let found = lower(&program, &limited, &options);
                 let (claimed, least_time, proven) = match &found {
                     Ok(found) => {
-                        let stopped = found.optimality.stopped_by.as_deref();
-                        if stopped == Some(TOO_MANY_FORMS) {
+                        let stopped = found.optimality.stopped_by;
+                        if stopped == Some(SearchLimit::Forms) {
                             continue;
                         }
                         let peak = Memory::of(&found.plan).peak().0;

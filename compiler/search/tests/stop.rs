@@ -5,7 +5,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_search::{Limits, LowerError, LowerOptions, Status, Stop, TIME_LIMIT, lower};
+use shard_search::{Limits, LowerError, LowerOptions, SearchLimit, Status, Stop, lower};
 
 const SOURCE: &str = "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\nlayer f(a: bf16 BE_x, \
     w: weight bf16 E_xF_y) \
@@ -78,7 +78,7 @@ fn whenever_the_time_is_up_the_plan_is_the_best_or_bounded_by_what_is_true() {
                 );
                 match found.status {
                     Status::Proven => assert_eq!(found.cost, best.cost),
-                    Status::Bounded => assert_eq!(found.stopped_by.as_deref(), Some(TIME_LIMIT)),
+                    Status::Bounded => assert_eq!(found.stopped_by, Some(SearchLimit::Time)),
                 }
             }
             Err(error) => assert_eq!(error, LowerError::OutOfTime),

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Plan, Program};
-use shard_search::{Limits, LowerError, LowerOptions, Lowered, Proof, Stats, Status, Stop, lower};
+use shard_search::{
+    Limits, LowerError, LowerOptions, Lowered, Proof, SearchLimit, Stats, Status, Stop, lower,
+};
 
 /// Searches shorter than this are repeated, and the fastest counts: other work disturbed the slower
 /// ones.
@@ -26,7 +28,7 @@ pub(crate) struct Found {
     pub(crate) cost: u64,
     pub(crate) bound: u64,
     pub(crate) proof: Option<Proof>,
-    pub(crate) stopped_by: Option<String>,
+    pub(crate) stopped_by: Option<SearchLimit>,
     pub(crate) stats: Stats,
     pub(crate) plan: Plan,
 }

@@ -1,6 +1,7 @@
 //! `shardc.bound/1`.
 
 use serde::Serialize;
+use shard_search::SearchLimit;
 
 use super::text;
 use crate::bound::Bounded;
@@ -26,6 +27,6 @@ fn layer(layer: &Bounded<'_>) -> impl Serialize {
         least_kept_bytes: bound.least_kept,
         hbm_bytes: hardware.hbm_bytes,
         none_fits: bound.none_fits,
-        stopped_by: &bound.stopped_by,
+        stopped_by: bound.stopped_by.map(SearchLimit::name),
     })
 }

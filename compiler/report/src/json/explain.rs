@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use shard_ir::{Picoseconds, PlanFold, PlanOutput};
-use shard_search::{Alternative, Optimality, Proof};
+use shard_search::{Alternative, Optimality, Proof, SearchLimit};
 
 use super::instruction::instruction;
 use super::object::{Fields, Object, Said};
@@ -125,7 +125,7 @@ pub(super) fn optimality(o: &Optimality, gap: Option<f64>) -> impl Serialize {
         // What prices alone prove; less than the lower bound where the search proved more.
         price_bound_s: o.price_bound.map(Picoseconds::seconds),
         gap,
-        stopped_by: &o.stopped_by,
+        stopped_by: o.stopped_by.map(SearchLimit::name),
         ties_cut: Said(o.ties_cut.then_some(true)),
     })
 }

@@ -198,7 +198,7 @@ impl Fitting<'_> {
             best = self.divided(best, PRICED_IN_THE_END)?;
         }
         if self.options.limits.stop.is_time_up() && !is_proven(&best) {
-            best.optimality.stopped_by = Some(SearchLimit::Time.to_string());
+            best.optimality.stopped_by = Some(SearchLimit::Time);
         }
         Ok(best)
     }
@@ -481,7 +481,7 @@ impl Fitting<'_> {
         known.proof = None;
         known.lower_bound = bound.min(known.cost);
         known.price_bound = Some(known.lower_bound);
-        known.stopped_by = Some(limit.to_string());
+        known.stopped_by = Some(limit);
         Ok(found)
     }
 

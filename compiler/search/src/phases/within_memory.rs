@@ -89,7 +89,7 @@ impl Phases<'_> {
                 cost,
                 lower_bound: least.min(cost),
                 price_bound: price_bound.map(|bound| bound.min(cost)),
-                stopped_by: (!proven).then(|| limit.to_string()),
+                stopped_by: (!proven).then_some(limit),
                 ties_cut: bound.is_some_and(|bound| bound.ties_cut),
             },
             plans: None,

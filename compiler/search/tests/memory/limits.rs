@@ -4,7 +4,8 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_search::{
-    Limits, LowerError, LowerOptions, Status, least_kept, lower, smallest, stored_as_in,
+    Limits, LowerError, LowerOptions, SearchLimit, Status, least_kept, lower, smallest,
+    stored_as_in,
 };
 
 use super::{OPEN, chip, chip_of, h100, needed, program};
@@ -133,11 +134,11 @@ fn a_search_within_memory_that_ends_at_its_states_keeps_the_plan_of_one_before()
         let of = &found.optimality;
         assert!(needed(&found) <= hardware.hbm_bytes);
         assert!(of.lower_bound <= best.cost && best.cost <= of.cost, "{expansions}: {of:?}");
-        stopped_by.extend(of.stopped_by.clone());
+        stopped_by.extend(of.stopped_by);
     }
     // A search that passed plans over before its states were spent says so.
-    let limits = ["expansions", "memory"];
-    assert!(stopped_by.iter().all(|limit| limits.contains(&limit.as_str())), "{stopped_by:?}");
+    let limits = [SearchLimit::Expansions, SearchLimit::Memory];
+    assert!(stopped_by.iter().all(|limit| limits.contains(limit)), "{stopped_by:?}");
     assert_eq!(stopped_by.len(), 4);
 }
 
