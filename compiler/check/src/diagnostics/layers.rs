@@ -243,14 +243,9 @@ impl From<LayerProblem> for Diagnostic {
             RepeatCarry { layer, span, parameter, result, why, help } => {
                 repeat_carry(&layer, &why, parameter, span, result).help_if(help)
             }
-            CacheTie { result, result_type, parameter, parameter_type } => Diagnostic::error(
-                "E0612",
-                format!("cache `{result}` is made from `{parameter}`, and is laid out otherwise"),
-            )
-            .at(result_type.span, result_type.text)
-            .also(parameter_type.span, parameter_type.text.clone())
-            .note("the next step takes the cache where this one leaves it")
-            .mend(parameter_type.text.clone(), result_type.span, parameter_type.text),
+            CacheTie { result, result_type, parameter, parameter_type } => {
+                cache_tie(&result, result_type, &parameter, parameter_type)
+            }
             UnusedLet { name, span } => {
                 Diagnostic::warning("W0601", format!("`{name}` is never used"))
                     .at(span, "not used")
@@ -262,30 +257,11 @@ impl From<LayerProblem> for Diagnostic {
                     .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}"))
             }
             ArgumentKind { argument, found, span, callee, parameter, wanted, declared } => {
-                Diagnostic::warning(
-                    "W0603",
-                    format!(
-                        "`{argument}` is {found}, and `{callee}` takes {wanted} for `{parameter}`"
-                    ),
-                )
-                .at(span, format!("{found}; the caller's kind counts"))
-                .also(declared, wanted)
-                .help(format!(
-                    "make `{argument}` a parameter of that kind, or take the kind away from \
-                `{parameter}`"
-                ))
+                argument_kind(&argument, found, span, &callee, &parameter, wanted, declared)
             }
-            RepeatedCallee { callee, times, span, declared } => Diagnostic::warning(
-                "W0604",
-                format!(
-                    "`{callee}` is stated to repeat {times} times, and this call inlines it once"
-                ),
-            )
-            .at(span, "once")
-            .also(declared, format!("{times} times"))
-            .help(format!(
-                "the totals of all {times} are those of `{callee}` itself: --layer {callee}"
-            )),
+            RepeatedCallee { callee, times, span, declared } => {
+                repeated_callee(&callee, times, span, declared)
+            }
             KindOnLet { word, span } => Diagnostic::warning(
                 "W0605",
                 format!("`{word}` says nothing about a `let`: it is a kind of parameter"),
@@ -294,6 +270,52 @@ impl From<LayerProblem> for Diagnostic {
             .mend("remove the word", span, ""),
         }
     }
+}
+
+fn cache_tie(
+    result: &str,
+    result_type: Quote,
+    parameter: &str,
+    parameter_type: Quote,
+) -> Diagnostic {
+    Diagnostic::error(
+        "E0612",
+        format!("cache `{result}` is made from `{parameter}`, and is laid out otherwise"),
+    )
+    .at(result_type.span, result_type.text)
+    .also(parameter_type.span, parameter_type.text.clone())
+    .note("the next step takes the cache where this one leaves it")
+    .mend(parameter_type.text.clone(), result_type.span, parameter_type.text)
+}
+
+fn argument_kind(
+    argument: &str,
+    found: &'static str,
+    span: Span,
+    callee: &str,
+    parameter: &str,
+    wanted: &'static str,
+    declared: Span,
+) -> Diagnostic {
+    Diagnostic::warning(
+        "W0603",
+        format!("`{argument}` is {found}, and `{callee}` takes {wanted} for `{parameter}`"),
+    )
+    .at(span, format!("{found}; the caller's kind counts"))
+    .also(declared, wanted)
+    .help(format!(
+        "make `{argument}` a parameter of that kind, or take the kind away from `{parameter}`"
+    ))
+}
+
+fn repeated_callee(callee: &str, times: u64, span: Span, declared: Span) -> Diagnostic {
+    Diagnostic::warning(
+        "W0604",
+        format!("`{callee}` is stated to repeat {times} times, and this call inlines it once"),
+    )
+    .at(span, "once")
+    .also(declared, format!("{times} times"))
+    .help(format!("the totals of all {times} are those of `{callee}` itself: --layer {callee}"))
 }
 
 fn unknown_value(

@@ -150,20 +150,7 @@ impl From<ShapeProblem> for Diagnostic {
                 }
             }
             OutputDim { dim, span, operands, near, rest } => {
-                let mut out = Diagnostic::error(
-                    "E0308",
-                    format!("the output of the einsum names `{dim}`, which no operand has"),
-                )
-                .at(span, "in no operand");
-                for (span, dims) in operands {
-                    out = out.also(span, format!("has {dims}"));
-                }
-                match near {
-                    Some(near) => out.mend(near.clone(), span, near),
-                    None => out
-                        .mend(rest.replacement.clone(), rest.span, rest.replacement)
-                        .help(format!("or an operand that has `{dim}`")),
-                }
+                output_dim(&dim, span, operands, near, rest)
             }
             MissingDim { op, dim, span, operand, dims, near } => {
                 let out = Diagnostic::error(
@@ -187,28 +174,7 @@ impl From<ShapeProblem> for Diagnostic {
                 Diagnostic::error("E0310", message).at(span, here).help_if(help)
             }
             OtherDims { op, left, right, wanted, second } => {
-                let (message, fitting, help) = match second {
-                    SecondOperand::Joined => (
-                        format!("the operands of `{op}` differ in more than the dim that it joins"),
-                        format!("{wanted} would fit"),
-                        format!("bring the second operand to {wanted} with `rename` or `sum`"),
-                    ),
-                    SecondOperand::Sought => (
-                        format!("the value that `{op}` looks for has dims of its own"),
-                        format!("{wanted} would fit"),
-                        format!("bring the second operand to {wanted} with `rename` or `sum`"),
-                    ),
-                    SecondOperand::Beside => (
-                        format!("the second operand of `{op}` has a dim that it may not have"),
-                        format!("may have no dims but {wanted}"),
-                        "remove the other dims with `sum`, or rename them with `rename`"
-                            .to_string(),
-                    ),
-                };
-                Diagnostic::error("E0311", message)
-                    .at(right.0, format!("has {}, and {fitting}", right.1))
-                    .also(left.0, format!("has {}", left.1))
-                    .help(help)
+                other_dims(&op, left, right, &wanted, second)
             }
             SameDim { op, dim, span } => Diagnostic::error(
                 "E0314",
@@ -218,4 +184,57 @@ impl From<ShapeProblem> for Diagnostic {
             .help(format!("a second dim of the same size: dim {dim}2 = {dim}")),
         }
     }
+}
+
+fn output_dim(
+    dim: &str,
+    span: Span,
+    operands: Vec<(Span, String)>,
+    near: Option<String>,
+    rest: Edit,
+) -> Diagnostic {
+    let mut out = Diagnostic::error(
+        "E0308",
+        format!("the output of the einsum names `{dim}`, which no operand has"),
+    )
+    .at(span, "in no operand");
+    for (span, dims) in operands {
+        out = out.also(span, format!("has {dims}"));
+    }
+    match near {
+        Some(near) => out.mend(near.clone(), span, near),
+        None => out
+            .mend(rest.replacement.clone(), rest.span, rest.replacement)
+            .help(format!("or an operand that has `{dim}`")),
+    }
+}
+
+fn other_dims(
+    op: &str,
+    left: (Span, String),
+    right: (Span, String),
+    wanted: &str,
+    second: SecondOperand,
+) -> Diagnostic {
+    let (message, fitting, help) = match second {
+        SecondOperand::Joined => (
+            format!("the operands of `{op}` differ in more than the dim that it joins"),
+            format!("{wanted} would fit"),
+            format!("bring the second operand to {wanted} with `rename` or `sum`"),
+        ),
+        SecondOperand::Sought => (
+            format!("the value that `{op}` looks for has dims of its own"),
+            format!("{wanted} would fit"),
+            format!("bring the second operand to {wanted} with `rename` or `sum`"),
+        ),
+        SecondOperand::Beside => (
+            format!("the second operand of `{op}` has a dim that it may not have"),
+            format!("may have no dims but {wanted}"),
+            "remove the other dims with `sum`, or rename them with `rename`".to_string(),
+        ),
+    };
+    Diagnostic::error("E0311", message)
+        .at(right.0, format!("has {}, and {fitting}", right.1))
+        .also(left.0, format!("has {}", left.1))
+        .help(help)
 }
