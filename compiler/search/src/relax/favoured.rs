@@ -12,7 +12,7 @@ use super::serving::{add, at};
 const FEW_WANTED: usize = 5;
 
 /// For so many sets of wanted nodes of a value, the times of bringing the value to them are kept.
-const FEW_KEPT: usize = 16;
+const FEW_KEPT: usize = 4;
 
 impl Prices {
     /// The time of the plan that takes, value by value from the results back, the strategy that is

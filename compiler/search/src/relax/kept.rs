@@ -54,8 +54,8 @@ impl KeptCosts {
     ) {
         let kept = self.of(value, graph);
         if kept.prices.iter().map(Vec::as_slice).eq(prices.iter().map(AsRef::as_ref)) {
-            std::mem::swap(&mut serving.inside, &mut kept.inside);
-            kept.prices.clear();
+            serving.inside = std::mem::take(&mut kept.inside);
+            kept.prices = Vec::new();
         } else {
             serving.insides(graph, nodes, prices);
         }
@@ -70,11 +70,9 @@ impl KeptCosts {
         prices: &[impl AsRef<[i64]>],
     ) {
         let kept = self.of(value, graph);
-        std::mem::swap(&mut serving.inside, &mut kept.inside);
-        kept.prices.resize_with(prices.len(), Vec::new);
-        for (known, price) in kept.prices.iter_mut().zip(prices) {
-            price.as_ref().clone_into(known);
-        }
+        kept.inside = std::mem::take(&mut serving.inside);
+        kept.inside.truncate(1 << prices.len());
+        kept.prices = prices.iter().map(|price| price.as_ref().to_vec()).collect();
     }
 
     /// The least cost of reaching each node, where `made` is the cost of making the value at each.
@@ -91,6 +89,13 @@ impl KeptCosts {
             made.clone_into(&mut kept.made);
         }
         &kept.reached
+    }
+
+    /// Forgets the least cost of reaching the nodes of a value, whose maker is now paid otherwise.
+    pub(super) fn forget_reached(&mut self, value: usize) {
+        if let Some(kept) = self.0.get_mut(value) {
+            (kept.made, kept.reached) = (Vec::new(), Vec::new());
+        }
     }
 
     /// For some lists of nodes at which a value was wanted: the time of bringing it there from each

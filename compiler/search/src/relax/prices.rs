@@ -477,6 +477,7 @@ impl Prices {
             pay_maker(&mut made, &shares, least);
             least
         };
+        kept.forget_reached(v);
         self.value_least.set(v, least);
         self.made[v] = made;
     }
