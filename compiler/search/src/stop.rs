@@ -12,9 +12,9 @@ use crate::LowerError;
 /// clock.
 ///
 /// A search that is asked to stop fails with [`LowerError::Stopped`]. A search whose time is up
-/// ends with the best plan that it has, bounded by [`SearchLimit::Time`](crate::SearchLimit::Time), or fails with
-/// [`LowerError::OutOfTime`] where it has none. Without either, what a search finds is the same as
-/// without the flag, whenever it looks at it.
+/// ends with the best plan that it has, bounded by [`SearchLimit::Time`](crate::SearchLimit::Time),
+/// or fails with [`LowerError::OutOfTime`] where it has none. Without either, what a search finds
+/// is the same as without the flag, whenever it looks at it.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<StopState>);
 
