@@ -214,7 +214,7 @@ pub enum SyntaxErrorKind {
         operand: Option<String>,
     },
     /// A character that is no part of the language.
-    #[error("`{}` is no character of the language", character.escape_debug())]
+    #[error("`{}` is no character of the language", shown(*character))]
     StrangeCharacter {
         /// The character.
         character: char,
@@ -302,5 +302,14 @@ impl From<WordError> for SyntaxError {
             help: error.help,
             ..SyntaxError::new(SyntaxErrorKind::Word { message: error.message }, error.span)
         }
+    }
+}
+
+/// A character as a message shows it: one that cannot be seen by its escape.
+fn shown(character: char) -> String {
+    if character.is_ascii_graphic() {
+        character.to_string()
+    } else {
+        character.escape_debug().to_string()
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
         return error;
     }
     let found = match &error.kind {
+        SyntaxErrorKind::StrangeCharacter { character: '\'' } => quoted(scan, at),
         SyntaxErrorKind::StrangeCharacter { .. } => operator(scan, at, 1),
         SyntaxErrorKind::Unexpected { .. } => match scan.word(at) {
             "*" if at > 0 && scan.word(at - 1) == "*" && touch(scan, at - 1) => {
@@ -41,16 +42,21 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
     }
 }
 
-/// `rope(q over Q)`: adds the signature of an op that lacks a part, where the error has no help.
+/// `rope(q over Q)`, `cumsum(a at B)`: adds the signature of an op that lacks a part, where the
+/// error has no help, and of one that has a part that it does not take.
 fn as_signed(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
     let lacks = |lead: &&str| error.expected().iter().any(|word| word == lead);
     let is_short = scan.word(at) == ")" && lacks(&"`,`");
     let word = call(scan, at).map(|(word, _)| scan.word(word));
     let signature = word.and_then(|word| match Code::of_source(word) {
+        Some(_) if is_layer(scan, word) => None,
         Some(op) => Some(op.row().signature()),
         None => (word == "reshard").then(|| "reshard(a, BLE_x)".to_string()),
     });
     match signature {
+        Some(signature) if is_slot(scan.word(at)) => {
+            SyntaxError { help: Some(signature), fix: None, ..error }
+        }
         Some(signature)
             if error.help.is_none()
                 && (is_short || ["`at`", "`over`", "`->`"].iter().any(lacks)) =>
@@ -253,18 +259,41 @@ fn index(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
 
 /// `einsum("be,ef->bf", a, w)`.
 fn subscripts(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
+    subscripts_within(scan, at, at..at + 1, scan.word(at).trim_matches('"'))
+}
+
+/// `einsum('be,ef->bf', a, w)`, at either quote.
+fn quoted(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
+    let is_quote = |at: &usize| scan.word(*at) == "'";
+    let last = (at + 1..(at + FAR).min(scan.tokens.len())).find(is_quote);
+    let first = (at.saturating_sub(FAR)..at).rev().find(is_quote);
+    let of = |first: usize, last: usize| {
+        subscripts_within(scan, first, first..last + 1, text(scan, first + 1..last))
+    };
+    last.and_then(|last| of(at, last)).or_else(|| first.and_then(|first| of(first, at)))
+}
+
+/// The error of subscripts in quotes, which are the first operand of the einsum that they stand in:
+/// `quoted` are the tokens from the first quote to the last.
+fn subscripts_within(
+    scan: &Scan<'_>,
+    at: usize,
+    quoted: Range<usize>,
+    subscripts: &str,
+) -> Option<SyntaxError> {
     if !(at >= 2 && scan.word(at - 2) == "einsum" && scan.word(at - 1) == "(") {
         return None;
     }
-    let dims: String = scan.word(at).trim_matches('"').rsplit("->").next()?.to_ascii_uppercase();
+    let dims: String = subscripts.rsplit("->").next()?.to_ascii_uppercase();
     let dims: String = dims.chars().filter(char::is_ascii_uppercase).take(FAR).collect();
     let dims = if dims.is_empty() { "[]".to_string() } else { dims };
-    let operands = match behind(scan, at - 2).filter(|all| all.end > at + 3) {
-        Some(all) => text(scan, at + 2..all.end - 1),
+    let begin = quoted.end + 1;
+    let operands = match behind(scan, at - 2).filter(|all| all.end > begin + 1) {
+        Some(all) => text(scan, begin..all.end - 1),
         None => "a, w",
     };
     let help = format!("einsum({operands} -> {dims})    (dims are matched by name)");
-    let place = span(scan, at..at + 1);
+    let place = span(scan, quoted);
     Some(SyntaxError::new(SyntaxErrorKind::QuotedSubscripts, place).with_help(help))
 }
 
@@ -281,8 +310,8 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     }
     let (word, open) = call(scan, at)?;
     let name = scan.word(word);
-    if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at")
-    {
+    let is_known = is_reserved(name) || Code::of_source(name).is_some() || is_layer(scan, name);
+    if !is_known && is_slot(scan.word(at)) {
         let near = || nearest(name, &Code::sources().chain(["einsum"]).collect::<Vec<_>>());
         let (at, help) = (span(scan, word..open), written_here(name));
         return match help.is_none().then(near).flatten() {
@@ -333,6 +362,11 @@ fn call(scan: &Scan<'_>, at: usize) -> Option<(usize, usize)> {
 
 /// The dim that a help names in the place of a dim of the operand.
 pub const ANY_DIM: &str = "E";
+
+/// Whether a word leads a part of an op behind its operands.
+fn is_slot(word: &str) -> bool {
+    matches!(word, "over" | "->" | "at")
+}
 
 /// Whether a word is an op whose only slot is the dims that it goes over.
 fn goes_over_dims(word: &str) -> bool {

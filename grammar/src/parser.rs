@@ -45,6 +45,8 @@ pub fn parse(source: &SourceFile) -> Parsed {
     let help = |error: SyntaxError| mended(&error, &scan).unwrap_or_else(|| reworded(error, &scan));
     parsed.errors = parsed.errors.into_iter().map(help).collect();
     parsed.errors.sort_by_key(|error| (error.span.start, error.span.end));
+    // Two errors, such as those of two quotes, may stem from one thing.
+    parsed.errors.dedup();
     parsed
 }
 

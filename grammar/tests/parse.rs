@@ -272,6 +272,8 @@ fn what_other_languages_write_is_told_what_there_is() {
         ("a.T", "there is no operation `T`", "let b: FE? = a"),
         ("a[0]", "a value is not indexed", "slice(a, S -> W, 0)"),
         ("einsum(\"be,ef->bf\", a, b)", "an einsum names the dims", "einsum(a, b -> BF)"),
+        ("einsum('be,ef->bf', a, b)", "an einsum names the dims", "einsum(a, b -> BF)"),
+        ("'be'", "`'` is no character of the language", ""),
         ("max(a, b)", "`max` goes over dims", "maximum(a, b)"),
         ("softmax(a, E)", "`softmax` goes over dims", "softmax(a over E)"),
         ("softmax(a)", "`softmax` goes over dims", "softmax(a over E)"),
@@ -279,6 +281,29 @@ fn what_other_languages_write_is_told_what_there_is() {
         let (said, helped) = said(written);
         assert!(
             said.starts_with(message) && helped.starts_with(help),
+            "{written}: {said}; {helped}"
+        );
+    }
+}
+
+#[test]
+fn an_op_with_a_part_that_it_does_not_take_is_told_how_it_is_written() {
+    for written in [
+        "conv(a, b over B at T)",
+        "cumsum(a at B)",
+        "scan(a, b at B)",
+        "argmax(a -> B)",
+        "pad(a over B)",
+        "scatter_add(a, b at B)",
+        "sink_softmax(a, b at B)",
+        "take(a at B)",
+        "append(a, b over B)",
+        "gelu(a over B)",
+        "softmax(a at B)",
+    ] {
+        let ((said, helped), op) = (said(written), &written[..=written.find('(').expect("a call")]);
+        assert!(
+            said.starts_with("expected ") && helped.starts_with(op),
             "{written}: {said}; {helped}"
         );
     }
