@@ -88,15 +88,16 @@ impl Prices {
         wanted: &[NodeId],
         kept: &mut KeptCosts,
     ) -> Vec<i64> {
-        let graph = &problem.graphs[id.index()];
+        let (nodes, graph) = (problem.nodes(id), &problem.graphs[id.index()]);
         let known = kept.brought(id.index(), graph);
-        if let Some(known) = known.get(wanted) {
+        // Kernel states are no nodes of the graph, so that their number is compared by itself.
+        if let Some(known) = known.get(wanted).filter(|known| known.len() == nodes) {
             return known.clone();
         }
         if known.len() >= FEW_KEPT {
             known.clear();
         }
-        let brought = self.tree_to(graph, problem.nodes(id), wanted);
+        let brought = self.tree_to(graph, nodes, wanted);
         known.insert(wanted.to_vec(), brought.clone());
         brought
     }
