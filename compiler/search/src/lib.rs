@@ -409,8 +409,7 @@ pub fn smallest(
     options: &LowerOptions,
     fastest: &Lowered,
 ) -> Result<Smallest, LowerError> {
-    let priced = &lower::PricedForms::default();
-    lower::Fitting { program, hardware, options, fastest, priced }.smallest()
+    lower::Fitting { program, hardware, options, fastest }.smallest()
 }
 
 /// The least that the weights and caches of a program take on each device, over the whole stack, in

@@ -8,7 +8,6 @@ mod divided;
 mod fitting;
 mod forms;
 mod known;
-mod priced_forms;
 mod progress;
 mod region;
 mod smaller;
@@ -32,7 +31,6 @@ use crate::{
 };
 pub(crate) use fitting::Fitting;
 pub(crate) use known::{KnownForms, better_than};
-pub(crate) use priced_forms::PricedForms;
 pub(crate) use region::LabelledForm;
 use region::Rank;
 
@@ -98,8 +96,7 @@ pub(crate) fn fitting(
         // The fastest of all plans is the fastest of those that fit, if it does.
         return Ok(fastest);
     }
-    let priced = &PricedForms::default();
-    Fitting { program, hardware, options, fastest: &fastest, priced }.best()
+    Fitting { program, hardware, options, fastest: &fastest }.best()
 }
 
 /// The best plan of phases side by side among those whose weights and caches fit in the memory of
@@ -138,8 +135,7 @@ pub(crate) fn lower_below(
             Err(other) => return Err(other),
             Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
             Ok(fastest) if options.limits.time_alone => {
-                let (fastest, priced) = (&fastest, &PricedForms::default());
-                let fitting = Fitting { program, hardware, options, fastest, priced };
+                let fitting = Fitting { program, hardware, options, fastest: &fastest };
                 match fitting.less_than(below) {
                     Err(LowerError::Unreachable { .. }) => return Ok(None),
                     Err(LowerError::Limit { .. }) => lower(program, hardware, options)?,
@@ -247,8 +243,6 @@ pub(crate) struct Lowering<'a> {
     steers: bool,
     /// What is known of a program that differs from this one in layout patterns alone.
     like: &'a KnownForms,
-    /// What earlier searches of this program within memory have priced.
-    priced: Option<&'a PricedForms>,
     best: Best,
 }
 
@@ -328,7 +322,6 @@ impl<'a> Lowering<'a> {
             may_steer: false,
             steers: false,
             like: KnownForms::NONE,
-            priced: None,
             best: Best::default(),
         }
     }

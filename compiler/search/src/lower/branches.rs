@@ -8,7 +8,6 @@ use std::sync::Arc;
 use shard_ir::{Layout, Program, never};
 
 use super::dives::{A_DIVE_GOES_UP_BY, Dives};
-use super::priced_forms::Priced;
 use super::progress::Progress;
 use super::region::{Effort, LabelledForm, LazyGuide};
 use super::{Lowering, within_limits};
@@ -249,15 +248,7 @@ impl<'a> Lowering<'a> {
             apart,
             like: self.like.of_form(program).filter(|_| !apart),
         };
-        let setting = Setting::of(program, self.hardware, self.strict, self.limits);
-        let price = || all_plans(kernels, setting, wanted);
-        match (self.priced, self.capacity) {
-            (Some(priced), Some(capacity)) if !apart => {
-                let program = Arc::clone(&kernels.program);
-                priced.all_plans(Priced { program, capacity, below: self.below.is_some() }, price)
-            }
-            _ => price(),
-        }
+        all_plans(kernels, Setting::of(program, self.hardware, self.strict, self.limits), wanted)
     }
 
     /// Prices a branch, searches it, or divides it. Returns the branches that are still to be

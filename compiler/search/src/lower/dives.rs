@@ -94,25 +94,18 @@ impl Lowering<'_> {
         capacity: u64,
     ) -> Result<u64, LowerError> {
         let kernels = &explored.kernels;
-        let find = || {
-            let priced = explored.whole.priced();
-            let region = priced.region(priced.dearest());
-            let tables = Space::without_moves(Arc::clone(kernels), region, self.limits)
-                .and_then(|space| Tables::new(&space, self.hardware));
-            match tables {
-                Ok(tables) => {
-                    let memory = DeviceMemory::new(&kernels.program, capacity);
-                    Ok(Some(memory.least_activations(kernels, &tables)))
-                }
-                Err(LowerError::Limit { .. }) => Ok(None),
-                Err(other) => Err(other),
+        let priced = explored.whole.priced();
+        let region = priced.region(priced.dearest());
+        let tables = Space::without_moves(Arc::clone(kernels), region, self.limits)
+            .and_then(|space| Tables::new(&space, self.hardware));
+        match tables {
+            Ok(tables) => {
+                let memory = DeviceMemory::new(&kernels.program, capacity);
+                Ok(memory.least_activations(kernels, &tables))
             }
-        };
-        let found = match self.priced {
-            Some(priced) => priced.least_activations(&explored.whole, find)?,
-            None => find()?,
-        };
-        Ok(found.unwrap_or(0))
+            Err(LowerError::Limit { .. }) => Ok(0),
+            Err(other) => Err(other),
+        }
     }
 
     /// Decides one layout of each label and one way of filling the memory, and searches the plans

@@ -121,13 +121,7 @@ impl Fitting<'_> {
         let limits = self.options.limits.part(PART_OF_LIMITS);
         let lowering = Lowering::asked(self.program, self.hardware, self.options);
         let capacity = Some(self.hardware.hbm_bytes);
-        let mut lowering = Lowering {
-            capacity,
-            below: Some(below),
-            limits: &limits,
-            priced: Some(self.priced),
-            ..lowering
-        };
+        let mut lowering = Lowering { capacity, below: Some(below), limits: &limits, ..lowering };
         match lowering.explore_divided(self.program, below, most) {
             Ok(true) => {}
             Ok(false) | Err(LowerError::Limit { .. } | LowerError::OutOfTime) => {

@@ -4,7 +4,7 @@
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Picoseconds, Program, ValueId};
 
-use super::{KnownForms, Lowering, PricedForms};
+use super::{KnownForms, Lowering};
 use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
 use crate::stored::{open_parameters, stored_as_in};
@@ -163,8 +163,6 @@ pub(crate) struct Fitting<'a> {
     pub(crate) options: &'a LowerOptions,
     /// The fastest of all plans.
     pub(crate) fastest: &'a Lowered,
-    /// What searches of this program within memory have priced.
-    pub(crate) priced: &'a PricedForms,
 }
 
 impl Fitting<'_> {
@@ -299,7 +297,7 @@ impl Fitting<'_> {
         let part = self.options.limits.part(PART_OF_A_TRIAL);
         let limits = Limits { time_alone: true, ..part };
         let asked = WithinMemory { may_steer: false, below: Some(best.optimality.cost.0) };
-        let fitting = Fitting { program: &program, priced: &PricedForms::default(), ..*self };
+        let fitting = Fitting { program: &program, ..*self };
         match fitting.within(self.hardware, self.hardware.hbm_bytes, &limits, asked) {
             Ok(found) => {
                 let ended = found.optimality.status == Status::Proven;
@@ -467,7 +465,6 @@ impl Fitting<'_> {
             limits,
             may_steer,
             below: below.or(lowering.below),
-            priced: Some(self.priced),
             ..lowering
         };
         lowering.run(self.program, strict)

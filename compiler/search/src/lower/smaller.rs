@@ -98,9 +98,7 @@ impl Fitting<'_> {
         hardware.hbm_bytes = bytes;
         let limits = Limits { time_alone: true, ..self.options.limits.part(PART_OF_LIMITS) };
         let asked = WithinMemory { may_steer: true, below: None };
-        match (Fitting { program, priced: &super::PricedForms::default(), ..*self })
-            .within(&hardware, bytes, &limits, asked)
-        {
+        match (Fitting { program, ..*self }).within(&hardware, bytes, &limits, asked) {
             Ok(mut found) => {
                 found.optimality.status = Status::Bounded;
                 Ok(Some(found))
