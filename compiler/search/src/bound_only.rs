@@ -26,8 +26,8 @@ pub struct LowerBound {
     /// Whether it is proven that no plan fits in the memory of a device. `time` then bounds the
     /// plans of any size.
     pub none_fits: bool,
-    /// The limit that ended the search for the bound, by name, where a higher limit might have
-    /// given a better one.
+    /// The limit that ended the search for the bound, where a higher limit might have given a
+    /// better one.
     pub stopped_by: Option<SearchLimit>,
 }
 

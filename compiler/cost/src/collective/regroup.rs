@@ -20,10 +20,11 @@ pub struct RegroupTimes<'h> {
     mesh: &'h Mesh,
     permutes: PermuteTimes<'h>,
     exchanges: ExchangeTimes<'h>,
-    /// What moves of each kind load.
+    /// For each kind, the load of its moves.
     kinds: Vec<Load<'h>>,
-    /// The kind of each signature, and of each relation: moves of one relation have one signature.
+    /// The kind of each signature.
     known: FxHashMap<Signature, u32>,
+    /// The kind of each relation: moves of one relation have one signature.
     related: FxHashMap<Relation, u32>,
     /// The moves between all layouts of so many dims that these axes split, whatever the sizes.
     whole: FxHashMap<(AxisSet, usize), Rc<Pairs>>,
@@ -65,7 +66,8 @@ enum Signature {
     Exchange(Vec<ExchangeLoad>),
 }
 
-/// What a move loads, for any number of bits.
+/// The load of a move, for any number of bits: the networks of an all-to-all with their shares of
+/// the group, or the load on each network.
 enum Load<'h> {
     AllToAll(Networks<'h>),
     Permute(Vec<PermuteLoad>),

@@ -141,6 +141,7 @@ impl Lowering<'_> {
         self.decided_in(near).or_else(|| self.decided_in(branch.clone()))
     }
 
+    /// The same among all plans of a branch.
     fn decided_in(&self, mut branch: Branch) -> Option<Vec<(ValueId, StrategyLayouts)>> {
         while let Some((likely, _)) = branch.toward_the_best(1) {
             branch = likely;

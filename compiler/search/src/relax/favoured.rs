@@ -11,7 +11,7 @@ use super::serving::{add, at};
 /// Up to this many layouts of a value are reached by the best tree of moves.
 const FEW_WANTED: usize = 5;
 
-/// For so many sets of wanted nodes of a value, the times of bringing the value to them are kept.
+/// For so many lists of wanted nodes of a value, the times of bringing the value to them are kept.
 const FEW_KEPT: usize = 4;
 
 impl Prices {
@@ -102,6 +102,7 @@ impl Prices {
         brought
     }
 
+    /// The same for a value with so many nodes, worked out anew.
     fn tree_to(&mut self, graph: &Graph, nodes: usize, wanted: &[NodeId]) -> Vec<i64> {
         let only = |node: &NodeId| {
             let mut paid = vec![-FAR; nodes];
